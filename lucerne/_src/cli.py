@@ -13,7 +13,7 @@ from typing import Any
 
 from lucerne._src import backends, contract, environment
 from lucerne._src.as_torch import command as torch_command
-from lucerne._src.backends.contract import registry
+from lucerne._src.backends.contract import machines, registry
 from lucerne._src.backends.contract.backend import CONTRACT_VERSION
 from lucerne._src.backends.contract.fallback_report import Bill
 from lucerne._src.conformance import (
@@ -203,6 +203,7 @@ def parser() -> argparse.ArgumentParser:
     torch_command.add_options(commands)
     _run_options(commands)
     _export_options(commands)
+    _build_options(commands)
     _serve_options(commands)
     return made
 
@@ -222,6 +223,29 @@ def _export_options(commands: Any) -> None:
     made.add_argument("--opset", type=int, default=20, help="version of ONNX's operators")
     made.add_argument("file", help="a Python file with `build()`: (module, args), or with kwargs")
     made.set_defaults(run=_export)
+
+
+def _build_options(commands: Any) -> None:
+    made = commands.add_parser("build", help="write an exported program as native code")
+    made.add_argument("file", help="a program, as `lucerne.export.save` writes it")
+    made.add_argument("-o", "--output", default=".", help="the folder to write to")
+    made.add_argument(
+        "--target", default=machines.NATIVE, help=f"native, {', '.join(machines.MACHINES)}"
+    )
+    made.add_argument("--name", help="of the files and functions; default: that of the file")
+    made.add_argument(
+        "--sizes", action="append", metavar="batch=1,t=64", help="build for these (repeatable)"
+    )
+    made.add_argument("--weights", choices=("inside", "file"), default="inside")
+    made.add_argument("--no-link", action="store_true", help="write the object only")
+    made.add_argument("--no-check", action="store_true", help="do not run the example")
+    made.set_defaults(run=_build)
+
+
+def _build(options: argparse.Namespace) -> int:
+    command = importlib.import_module("lucerne.export.aot.command")
+    status: int = command.build_file(options)
+    return status
 
 
 def _serve_options(commands: Any) -> None:

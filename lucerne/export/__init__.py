@@ -3,6 +3,8 @@
 from lucerne._src.capture.trace.decompositions import (
     default_decompositions as default_decompositions,
 )
+from lucerne.export.aot.door import BuiltProgram as BuiltProgram
+from lucerne.export.aot.door import build as build
 from lucerne.export.dims import Dim as Dim
 from lucerne.export.dims import dims as dims
 from lucerne.export.door import export as export

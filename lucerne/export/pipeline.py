@@ -60,7 +60,7 @@ class _Program:
         self.results: list[TensorMeta] = [v.meta for v in graph.outputs]
         targets = {t.index for t, _ in graph.writes}
         self.written = [k for k, v in enumerate(graph.inputs) if v.index in targets]
-        self.runner = _runner(graph, backend, mode)
+        self.runner = runner_of(graph, backend, mode)
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         pairs = zip(inputs, self.metas, strict=True)
@@ -75,7 +75,8 @@ class _Program:
         return results
 
 
-def _runner(graph: Graph, backend: str, mode: str | None) -> Any:
+def runner_of(graph: Graph, backend: str, mode: str | None) -> Any:
+    """What runs a graph without mutation on a backend."""
     refused: set[Any] = set()
     while True:
         try:

@@ -51,6 +51,9 @@ class Config:
     cpu_features: str = ""
     """What kernels do without although the processor has it: "-amx", "-avx512", "-avx2" (all whose
     names begin so), with commas between. To see what a smaller processor would do."""
+    target: str = ""
+    """The machine (`backends/contract/machines.py`) that kernels are written for; nothing is run
+    then. Empty: this one. `lucerne build` sets it for the process that writes."""
     cache_dir: str = user_cache_folder()
     """Where compiled kernels are kept between processes; empty: nowhere."""
     cache_megabytes: int = 512

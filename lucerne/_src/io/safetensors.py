@@ -101,7 +101,7 @@ def _encode(
     _check_metadata(metadata)
     # As the library does: wide types first, so that every tensor is aligned to its own width.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
-    parts = [_dense_bytes(tensors[name]) for name in order]
+    parts = [dense_bytes(tensors[name]) for name in order]
     said = dict(metadata or {})
     if digest:
         said[DIGEST] = BLANK
@@ -179,7 +179,7 @@ def shared_tensors(tensors: dict[str, Any]) -> list[list[str]]:
     return found
 
 
-def _dense_bytes(t: Any) -> Array:
+def dense_bytes(t: Any) -> Array:
     """The elements in order, as bytes."""
     dense = resolved(t.cpu()).contiguous()
     start = dense._offset * dense.itemsize

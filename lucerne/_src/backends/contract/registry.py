@@ -10,7 +10,7 @@ import numpy as np
 from lucerne._src.backends.contract.backend import Backend
 from lucerne._src.backends.contract.handshake import taken
 from lucerne._src.base import device as dev
-from lucerne._src.base.config import config
+from lucerne._src.base.config import Config, config
 from lucerne._src.base.device import HOST
 from lucerne._src.base.process import forks, notices
 
@@ -76,6 +76,12 @@ def get(name: str) -> Backend:
 def takes_graphs(name: str) -> bool:
     """Whether captured graphs run whole on a device type: all they read had better be there."""
     return name not in (META, HOST) and "take" in get(name).abilities
+
+
+def engine() -> Backend:
+    """The engine that serves the host unless somebody chooses another backend, though somebody may
+    have: a process that only writes code computes by the reference."""
+    return _load(Config().host_backend)
 
 
 def _load_host() -> Backend:

@@ -15,6 +15,7 @@ optimisation passes. Integer arithmetic on constants is folded here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,6 +43,9 @@ _FOLD = {
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
 }
+
+_NAME = re.compile(r"@([A-Za-z_][\w.]*)")
+_HEAD = re.compile(r"^define (?!internal )")
 
 
 class Module:
@@ -123,6 +127,41 @@ class Module:
         if name in self._outside:
             self._outside.remove(name)
             del self._globals[name]
+
+    def hidden(self, name: str) -> None:
+        """An external variable that is linked in, and that nobody else sees."""
+        self._globals[name] = f"@{name} = external hidden global i8"
+        self._outside.append(name)
+
+    def alias(self, name: str, target: str, offset: int) -> None:
+        """Another name for a place in a variable, for whoever names it as external."""
+        self._is_inside(name)
+        place = f"getelementptr (i8, ptr @{target}, i64 {offset})"
+        self._globals[name] = f"@{name} = internal alias i8, {place}"
+
+    def adopt(self, other: Module, prefix: str, keep: frozenset[str] = frozenset()) -> None:
+        """Take in another module, all of it internal. Its names get `prefix`, so that none meets
+        one of ours, but for those in `keep`, which ours call."""
+        outside = {*other._outside}
+        own = (other._defined | other._globals.keys()) - outside - keep
+
+        def renamed(text: str) -> str:
+            return _NAME.sub(lambda x: f"@{prefix}{x[1]}" if x[1] in own else x[0], text)
+
+        for name in other._defined:
+            made = prefix + name if name in own else name
+            self._defined.add(made)
+            self._declared.pop(made, None)
+            self._is_inside(made)
+        for name, line in other._globals.items():
+            if name not in outside:
+                line = renamed(line).replace(" = global ", " = internal global ", 1)
+                self._globals[prefix + name if name in own else name] = line
+            elif name not in self._defined:
+                self.external(name)
+        new = {n: line for n, line in other._declared.items() if n not in self._defined}
+        self._declared |= new
+        self._bodies += [_HEAD.sub("define internal ", renamed(b), count=1) for b in other._bodies]
 
     def imports(self) -> list[str]:
         """Names of the external functions and variables, which the loader binds."""

@@ -1,4 +1,4 @@
-"""The processor this process runs on, as kernel writers need to know it.
+"""The processor that kernels are written for: the one this process runs on, unless told otherwise.
 
 Read from /proc/cpuinfo rather than asked from LLVM, because a process whose kernels all come from
 the disk cache never loads LLVM. Kernels that look different on different processors ask here.
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lucerne._src.backends.contract.machines import MACHINES, NATIVE
 from lucerne._src.base.config import config
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -124,5 +125,16 @@ def detect() -> Target:
     return Target(sys.platform, machine, name or platform.processor(), features, threads_per_core)
 
 
-HOST = detect()
+def chosen(name: str) -> Target:
+    """A machine of the table, or this one."""
+    if name in ("", NATIVE):
+        return detect()
+    known = MACHINES[name]
+    return Target(known.system, known.kind, name, frozenset(known.features.split()))
+
+
+WRITES_ONLY = bool(config.target)
+"""Whether this process writes kernels that it does not run."""
+HOST = chosen(config.target)
+"""The processor that kernels are written for: this one, unless the process only writes."""
 VECTOR_BYTES = HOST.vector_bytes

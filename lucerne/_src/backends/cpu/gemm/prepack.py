@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lucerne._src.backends.cpu.emit.types import BF16
 from lucerne._src.backends.cpu.gemm.amx.pack import IN_PARTS
@@ -97,23 +97,33 @@ def prepack(t: Any) -> PackedOperand:
 
 def packed_operand(meta: TensorMeta) -> PackedOperand:
     """Room for a packed copy of such a matrix."""
-    _, _, planned = _packing(meta)
-    return PackedOperand(meta, planned.packed_bytes)
+    return PackedOperand(meta, packing(meta).nbytes)
 
 
 def prepack_into(packed: PackedOperand, address: int) -> None:
     """Pack the matrix that lies at `address`."""
-    _, code, planned = _packing(packed._meta)
-    words = (ctypes.c_int64 * (3 + len(planned.words)))()
+    known = packing(packed._meta)
+    words = (ctypes.c_int64 * (3 + len(known.words)))()
     words[0], words[1] = packed.data_ptr(), address
-    words[3:] = list(planned.words)
-    _CALL(code["prepack"])(ctypes.addressof(words))
+    words[3:] = list(known.words)
+    _CALL(known.entry)(ctypes.addressof(words))
 
 
-def _packing(meta: TensorMeta) -> tuple[GemmProduct, Code, Planned]:
+class WeightPacking(NamedTuple):
+    """What packs a matrix: the block of `entry` is the copy, the matrix, a free word, `words`."""
+
+    entry: int
+    words: tuple[int, ...]
+    nbytes: int
+    """Of the copy."""
+
+
+def packing(meta: TensorMeta) -> WeightPacking:
+    """How such a matrix is packed."""
     k, n = meta.shape
     p = GemmProduct(_SOME_ROWS, n, k, k, 1, meta.strides[0], meta.strides[1], n)
-    return p, *planned_for_packed(KINDS[meta.dtype.name], p, PLAIN)
+    code, planned = planned_for_packed(KINDS[meta.dtype.name], p, PLAIN)
+    return WeightPacking(code["prepack"], tuple(planned.words), planned.packed_bytes)
 
 
 def planned_for_packed(kind: GemmKind, p: GemmProduct, epilogue: Epilogue) -> tuple[Code, Planned]:

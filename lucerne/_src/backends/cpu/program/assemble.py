@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable
+from lucerne._src.backends.cpu.aot.unit import WrittenProgram
+from lucerne._src.backends.cpu.emit.target import WRITES_ONLY
 from lucerne._src.backends.cpu.program.compile import executables
 from lucerne._src.backends.cpu.program.guarded import GuardedRunner
 from lucerne._src.backends.cpu.program.runner import NativeRunner
@@ -18,13 +20,15 @@ ORDINARY, POISON, GUARDED = "", "poison", "guarded"
 
 def assemble(
     program: Program, backend: Any, memory: str | None = None
-) -> NativeRunner | GuardedRunner:
+) -> NativeRunner | GuardedRunner | WrittenProgram:
     """Compile the steps and lay them out.
 
     `memory` (`config.program_memory` unless given): "poison" fills the scratch memory before each
     call with what no result may depend on; "guarded" gives every value pages of its own.
     """
     made = executables(program.steps, backend)
+    if WRITES_ONLY:
+        return WrittenProgram(program, made)
     runner = runner_of(program, made, backend.native, memory)
     release_code()
     return runner

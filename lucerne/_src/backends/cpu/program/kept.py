@@ -70,26 +70,31 @@ class WeightUse:
             return None
         return self.kernel.entry, self.blocks.addresses[0]
 
-    def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
-        """Make the kernel and its block, which points at the copy; the workspace it needs."""
+    def packed_kernel(self) -> NativeKernel | None:
+        """The kernel that reads the copy, made once; None: the step reads the weight as it is."""
         if self.kernel is None and not self._tried:
             self._tried = True
             try:
                 self.kernel = self._make()
             except ValueError:  # rows that do not lie as the packed form wants them
                 self.kernel = None
-        if self.kernel is None:
+        return self.kernel
+
+    def prepare(self, buffers: Buffers, program: Program, copy: int) -> int:
+        """Make the kernel and its block, which points at the copy; the workspace it needs."""
+        kernel = self.packed_kernel()
+        if kernel is None:
             return 0
-        if self.blocks is None and self.kernel.workspace <= buffers.workspace:
-            self.blocks = Blocks([self.kernel], buffers, program)
+        if self.blocks is None and kernel.workspace <= buffers.workspace:
+            self.blocks = Blocks([kernel], buffers, program)
             tensors = [k for k, x in enumerate(self.step.inputs) if type(x) is Place]
             left_out = tensors.index(self.which)
-            self.blocks.fill(0, self.kernel, self.step, left_out)
-            self._word = self.blocks.addresses[0] + 8 * (self.kernel.outputs + left_out)
+            self.blocks.fill(0, kernel, self.step, left_out)
+            self._word = self.blocks.addresses[0] + 8 * (kernel.outputs + left_out)
         if self.blocks is not None:  # (a weight that was written is packed elsewhere)
             ctypes.c_int64.from_address(self._word).value = copy
             self.blocks.finish()
-        return self.kernel.workspace
+        return kernel.workspace
 
 
 class KeptWeight:

@@ -16,8 +16,8 @@ from time import perf_counter, thread_time
 from typing import Any, NamedTuple, TypeVar
 
 from lucerne._src.backends.cpu.emit.builder import Module
-from lucerne._src.backends.cpu.emit.target import HOST
-from lucerne._src.backends.cpu.runtime import disk, link, orc
+from lucerne._src.backends.cpu.emit.target import HOST, WRITES_ONLY
+from lucerne._src.backends.cpu.runtime import disk, link, orc, unlinked
 from lucerne._src.backends.cpu.runtime.image import ImageError
 from lucerne._src.backends.cpu.runtime.llvm import CompileError, llvm
 from lucerne._src.base.process import forks
@@ -115,6 +115,8 @@ def listed(make: Callable[[], Any]) -> list[Listed]:
 
 def _new(key: Any, write: Write) -> Code:
     """Code that this process does not have yet."""
+    if WRITES_ONLY:
+        return _codes.setdefault(key, Code(unlinked.addresses(_written(write))))
     began = thread_time()
     found = _kept(key)
     from_disk = found is not None
@@ -139,6 +141,8 @@ def compile_all(wanted: Iterable[Job]) -> list[Code]:
 
 def _kept(key: Any) -> Code | None:
     """The code that the disk holds for `key`."""
+    if WRITES_ONLY:
+        return None
     digest = disk.digest_of(key)
     kept = disk.cache_of_process()
     payload = None if digest is None else kept.read(digest)

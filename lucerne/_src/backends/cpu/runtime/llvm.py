@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lucerne._src.backends.cpu.emit.target import HOST, is_left_out, left_out
+from lucerne._src.backends.contract.machines import MACHINES, TargetMachine
+from lucerne._src.backends.cpu.emit.target import HOST, WRITES_ONLY, is_left_out, left_out
 from lucerne._src.base.config import config
 from lucerne._src.base.process import forks
 
@@ -31,6 +32,11 @@ _OUT = POINTER(c_char_p)
 _SIGNATURES: dict[str, tuple[object, list[object]]] = {
     "InitializeNativeTarget": (None, []),
     "InitializeNativeAsmPrinter": (None, []),
+    "InitializeNativeAsmParser": (None, []),
+    "InitializeAllTargetInfos": (None, []),
+    "InitializeAllTargets": (None, []),
+    "InitializeAllTargetMCs": (None, []),
+    "InitializeAllAsmPrinters": (None, []),
     "GetProcessTriple": (None, [_OUT]),
     "GetHostCPUName": (None, [_OUT]),
     "GetHostCPUFeatures": (c_int, [_OUT]),
@@ -101,7 +107,7 @@ _GATE = forks.Gate()
 
 
 class LLVM:
-    """The loaded library and a description of this machine as LLVM sees it."""
+    """The loaded library and a description of the machine as LLVM sees it."""
 
     def __init__(self) -> None:
         if tuple(int(n) for n in version().split(".")[:2]) < _OLDEST:
@@ -111,14 +117,29 @@ class LLVM:
             function = getattr(library, f"LLVMPY_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
+        other = MACHINES.get(config.target)
+        if other is None:
+            self._be_native()
+        else:
+            self._be(other)
+        if WRITES_ONLY:
+            self.InitializeNativeAsmParser()
+        self._of_thread = threading.local()
+        self.emitted = 0
+        """Modules since `release_code` was called."""
+
+    def _be_native(self) -> None:
         self.InitializeNativeTarget()
         self.InitializeNativeAsmPrinter()
         self.triple = self._text(self.GetProcessTriple)
         self.cpu = self._text(self.GetHostCPUName)
         self.features = _with_preferences(self._text(self.GetHostCPUFeatures))
-        self._of_thread = threading.local()
-        self.emitted = 0
-        """Modules since `release_code` was called."""
+
+    def _be(self, machine: TargetMachine) -> None:
+        for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+            getattr(self, f"InitializeAll{part}")()
+        self.triple, self.cpu = machine.triple.encode(), machine.cpu.encode()
+        self.features = machine.llvm_features.encode()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"LLVMPY_{name} is not among the functions that are used")

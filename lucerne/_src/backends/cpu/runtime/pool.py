@@ -35,7 +35,7 @@ from lucerne._src.backends.cpu.emit.builder import (
     LLVMValue,
     Module,
 )
-from lucerne._src.backends.cpu.emit.target import HOST, Target
+from lucerne._src.backends.cpu.emit.target import HOST, WRITES_ONLY, Target
 from lucerne._src.backends.cpu.runtime import symbols
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.base.config import config
@@ -53,9 +53,9 @@ _MOST = (1 << 15) - 1
 # The layout of the pool's variable. What different threads write stands on different cache lines.
 _TICKET, _EPOCH, _DONE, _SLEEPERS = 0, 4, 64, 128
 _TASK, _BLOCK, _COUNT, _LIMIT, _MODE, _GROUP = 192, 200, 208, 216, 224, 232
-_BUSY, _WANTED, _RUNNING, _SPINS = 256, 264, 272, 280
+_BUSY, WANTED, _RUNNING, SPINS_AT = 256, 264, 272, 280
 _MUTEX, _CONDITION, _SIZE = 320, 448, 576
-_VARIABLE = "lucerne_pool"
+VARIABLE = "lucerne_pool"
 
 _FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98}
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
@@ -74,7 +74,7 @@ class _Writer:
         self.m, self.target, self.sleep = m, target, sleep
 
     def write(self) -> None:
-        self.m.variable(_VARIABLE, f"[{_SIZE} x i8]", align=64, shown=True)
+        self.m.variable(VARIABLE, f"[{_SIZE} x i8]", align=64, shown=True)
         self._wait()
         self._wake()
         self._drain()
@@ -84,7 +84,7 @@ class _Writer:
         self._set_flush()
 
     def _at(self, f: LLVMFunction, offset: int) -> LLVMValue:
-        return f.at(f.symbol(_VARIABLE), offset)
+        return f.at(f.symbol(VARIABLE), offset)
 
     def _pause(self, f: LLVMFunction) -> None:
         if self.target.is_x86:
@@ -169,7 +169,7 @@ class _Writer:
             epoch_place = self._at(f, _EPOCH)
             with f.while_([f.constant(0, I32)]) as life:
                 [last] = life.carried
-                spins = f.load(I64, self._at(f, _SPINS))
+                spins = f.load(I64, self._at(f, SPINS_AT))
                 with f.while_([f.constant(0)]) as spin:
                     epoch = f.atomic_load(I32, epoch_place)
                     self._pause(f)
@@ -197,7 +197,7 @@ class _Writer:
             mask = f.constant(_SIG_SETMASK, I32)
             f.call("pthread_sigmask", I32, [mask, everything, before])
             running = f.load(I64, self._at(f, _RUNNING))
-            wanted = f.load(I64, self._at(f, _WANTED))
+            wanted = f.load(I64, self._at(f, WANTED))
             with f.loop(running + 1, wanted) as loop:
                 number = f.convert("inttoptr", loop.index, PTR)
                 made = f.call(
@@ -208,14 +208,14 @@ class _Writer:
                     f.store(loop.index, self._at(f, _RUNNING))
                 with good.else_():
                     # The system gives no more threads: be content with those there are.
-                    f.store(f.load(I64, self._at(f, _RUNNING)) + 1, self._at(f, _WANTED))
+                    f.store(f.load(I64, self._at(f, _RUNNING)) + 1, self._at(f, WANTED))
             f.call("pthread_sigmask", I32, [mask, before, f.zero(PTR)])
 
     def _parallel_for(self) -> None:
         params = [("task", PTR), ("block", PTR), ("n", I64)]
         with self.m.function("lucerne_pfor", params) as f:
             task, block, n = f.args
-            wanted = f.load(I64, self._at(f, _WANTED))
+            wanted = f.load(I64, self._at(f, WANTED))
             several = (n > 1) & (n < _POISON) & (wanted > 1)
             with f.if_(several) as ask:
                 _, free = f.compare_exchange(
@@ -233,9 +233,9 @@ class _Writer:
     def _parallel_job(
         self, f: LLVMFunction, task: LLVMValue, block: LLVMValue, n: LLVMValue
     ) -> None:
-        with f.if_(f.load(I64, self._at(f, _RUNNING)) + 1 < f.load(I64, self._at(f, _WANTED))):
+        with f.if_(f.load(I64, self._at(f, _RUNNING)) + 1 < f.load(I64, self._at(f, WANTED))):
             f.call("pool_spawn", VOID, [])
-        wanted, running = f.load(I64, self._at(f, _WANTED)), f.load(I64, self._at(f, _RUNNING))
+        wanted, running = f.load(I64, self._at(f, WANTED)), f.load(I64, self._at(f, _RUNNING))
         self._publish(f, task, block, n, wanted)
         ticket_place = self._at(f, _TICKET)
         epoch = f.bits("lshr", f.atomic_load(I64, ticket_place), 32) + 1
@@ -290,6 +290,11 @@ class _Writer:
             f.ret(1)
 
 
+def way_to_sleep() -> str:
+    """How workers sleep on the machine that is written for."""
+    return "futex" if HOST.system == "linux" and HOST.machine in _FUTEX_NUMBER else "condition"
+
+
 def write_pool(sleep: str) -> Callable[[Module], None]:
     return lambda m: _Writer(m, HOST, sleep).write()
 
@@ -298,7 +303,10 @@ def write_pool(sleep: str) -> Callable[[Module], None]:
 
 
 def _cores() -> int:
-    """Cores this process may use; two hardware threads of one core count once."""
+    """Cores this process may use; two hardware threads of one core count once. What is written for
+    elsewhere does not depend on this machine."""
+    if WRITES_ONLY:
+        return 1
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, (allowed or 1) // HOST.threads_per_core)
 
@@ -311,15 +319,15 @@ class Pool:
     """One pool: its code and its variable."""
 
     def __init__(self, code: Code, threads: int) -> None:
-        self.code, self.base = code, code[_VARIABLE]
-        ctypes.c_int64.from_address(self.base + _SPINS).value = SPINS
+        self.code, self.base = code, code[VARIABLE]
+        ctypes.c_int64.from_address(self.base + SPINS_AT).value = SPINS
         self.set_threads(threads)
 
     def set_threads(self, n: int) -> None:
-        ctypes.c_int64.from_address(self.base + _WANTED).value = min(n, MAX_THREADS)
+        ctypes.c_int64.from_address(self.base + WANTED).value = min(n, MAX_THREADS)
 
     def set_spins(self, n: int) -> None:
-        ctypes.c_int64.from_address(self.base + _SPINS).value = n
+        ctypes.c_int64.from_address(self.base + SPINS_AT).value = n
 
     def workers(self) -> int:
         """How many workers were started."""
@@ -327,8 +335,8 @@ class Pool:
 
     def forget_workers(self) -> None:
         """In a forked child: no worker exists; they start anew at the next parallel call."""
-        wanted = ctypes.c_int64.from_address(self.base + _WANTED).value
-        spins = ctypes.c_int64.from_address(self.base + _SPINS).value
+        wanted = ctypes.c_int64.from_address(self.base + WANTED).value
+        spins = ctypes.c_int64.from_address(self.base + SPINS_AT).value
         ctypes.memset(self.base, 0, _SIZE)
         self.set_threads(wanted)
         self.set_spins(spins)
@@ -336,7 +344,7 @@ class Pool:
 
 def make_pool(threads: int) -> Pool:
     """A pool of its own; the process uses the one of `pool()`."""
-    sleep = "futex" if HOST.system == "linux" else "condition"
+    sleep = way_to_sleep()
     code = compiled(("pool", sleep), write_pool(sleep))
     made = Pool(code, threads)
     forks.in_child(made.forget_workers)
@@ -381,4 +389,4 @@ def set_flush_denormal(on: bool) -> bool:
 
 
 symbols.provide("lucerne_pfor", lambda: pool().code["lucerne_pfor"])
-symbols.provide("lucerne_threads", lambda: pool().base + _WANTED)
+symbols.provide("lucerne_threads", lambda: pool().base + WANTED)

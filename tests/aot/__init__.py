@@ -1,0 +1,1 @@
+"""Programs built without Python."""
