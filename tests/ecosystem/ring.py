@@ -156,6 +156,8 @@ def pytorch_lightning():
 
 
 def fastai():
+    import fastai.callback.progress
+    import fastai.callback.schedule  # noqa: F401  (both give Learner its methods)
     import torch
     from fastai.data.core import DataLoaders
     from fastai.data.load import DataLoader
