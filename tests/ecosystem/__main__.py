@@ -4,6 +4,7 @@
     python -m tests.ecosystem llama peft_lora    these
     python -m tests.ecosystem --ring core        the ten core libraries (or: next)
     python -m tests.ecosystem --models           Hugging Face models compiled, beside eager
+    python -m tests.ecosystem --causal           every causal language model of transformers, tiny
     python -m tests.ecosystem --torch PYTHON     also on the real torch of that Python, which
                                                  gives the reference and a time to compare
     python -m tests.ecosystem --markdown FILE    also write docs/results/ecosystem.md's page
@@ -20,9 +21,10 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 
-from tests.ecosystem import models, releases, sweep
+from tests.ecosystem import batches, causal, models, releases, sweep
 
 
 def _models(names: list[str], seconds: float) -> int:
@@ -38,11 +40,34 @@ def _models(names: list[str], seconds: float) -> int:
     return 0 if right == len(names) else 1
 
 
+def _causal(names: list[str], torch: str, seconds: float) -> int:
+    """What is not as torch has it, kind by kind; kinds that torch can't run so small are listed."""
+    part = ["-m", "tests.ecosystem.causal"]
+    version = metadata.version("transformers")
+    if torch:
+        for told in batches.run([torch, *part], names or causal.kinds(), seconds):
+            causal.record(told, version)
+    known = causal.recorded()
+    chosen = [kind for kind in names or known if "error" not in known[kind]]
+    right, ours, theirs = 0, 0.0, 0.0
+    for told in batches.run([sys.executable, "-m", "lucerne.as_torch", *part], chosen, seconds):
+        kind = told["kind"]
+        why = causal.wrong(told, known[kind])
+        right += not why
+        ours, theirs = ours + told.get("seconds", 0.0), theirs + known[kind]["seconds"]
+        print(f"{kind:<28} {why or 'ok'}", flush=True)
+    for kind in sorted(set(names or known) - set(chosen)):
+        print(f"{kind:<28} not on torch either, at {known[kind]['at']}: {known[kind]['error']}")
+    print(f"{right} of {len(chosen)} as torch has them, {ours:.0f} s of CPU (torch {theirs:.0f} s)")
+    return 0 if right == len(chosen) else 1
+
+
 def main() -> int:
     made = argparse.ArgumentParser(prog="python -m tests.ecosystem")
     made.add_argument("names", nargs="*", help="scenarios (default: all)")
     made.add_argument("--ring", choices=sorted(sweep.RINGS), help="only this ring")
     made.add_argument("--models", action="store_true", help="models compiled with fullgraph=True")
+    made.add_argument("--causal", action="store_true", help="causal language models, tiny")
     made.add_argument("--torch", default="", help="a Python with real torch and the libraries")
     made.add_argument("--since", type=Path, help="the sweep before; this one takes its place")
     made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
@@ -51,6 +76,8 @@ def main() -> int:
     options = made.parse_args()
     if options.models:
         return _models(options.names or list(models.MODELS), options.seconds)
+    if options.causal:
+        return _causal(options.names, options.torch, options.seconds)
     known = sweep.names(options.ring)
     chosen = options.names or known
     unknown = [n for n in chosen if n not in known]

@@ -795,8 +795,11 @@ def flair():
     ld = Dictionary(add_unk=False)
     [ld.add_item(x) for x in ("O", "S-A")]
     s = Sentence("hello big world")
-    s[0].add_label("t", "A")
-    e = CharacterEmbeddings()
+    s[0:1].add_label("t", "A")
+    letters = Dictionary()
+    for letter in "abdeghilorw ":
+        letters.add_item(letter)
+    e = CharacterEmbeddings(letters)
     m = SequenceTagger(
         embeddings=e,
         tag_dictionary=ld,
