@@ -53,7 +53,10 @@ def broken(
     moved = {n: f"{n} {old.get(n, '-')} -> {new[n]}" for n in new if old.get(n) != new[n]}
     lines = []
     for name, row in now["scenarios"].items():
-        if row["state"] == "fails" and before["scenarios"].get(name, {}).get("state") == "ok":
+        if (
+            row["state"] in ("fails", "differs")
+            and before["scenarios"].get(name, {}).get("state") == "ok"
+        ):
             releases = sorted(moved[n] for n in needs(name) & set(moved))
             cause = "; ".join(releases) or "no library of it changed, so Lucerne did"
             lines.append(f"{name} broke: {cause}: {row['why']}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 import pytest
 
-from tests.ecosystem import releases
+from tests.ecosystem import batches, causal, releases
+from tests.ecosystem import sweep as sweeps
 
 
 def test_closure_of_a_cycle() -> None:
@@ -44,3 +46,54 @@ def test_says_what_broke(versions: dict[str, str], states: dict[str, str], said:
     assert [line.startswith(start) for line, start in zip(lines, said, strict=True)] == [
         True
     ] * len(said)
+
+
+@pytest.mark.parametrize(
+    ("state", "difference", "own", "judged"),
+    [
+        ("ok", None, None, "ok"),
+        ("ok", 4e-6, None, "ok"),
+        ("ok", 1e-4, None, "differs"),
+        ("ok", 1e-4, 6e-5, "ok"),
+        ("ok", float("inf"), 1e-3, "differs"),
+        ("fails", 1.0, None, "fails"),
+    ],
+)
+def test_numbers_are_judged(
+    state: str, difference: float | None, own: float | None, judged: str
+) -> None:
+    row = sweeps.Row("s", "a", state, "", 0.0, None, difference, own)
+    assert sweeps.judged(row).state == judged
+
+
+WANT = {"loss": 4.0, "gradients": [7, 100.0], "text": [[1, 2]]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"loss": 4.00001}, ""),
+        ({"loss": 4.001}, "loss: 4.001 for 4.0"),
+        ({"gradients": [7, 101.0]}, "gradients: 101.0 for 100.0"),
+        ({"gradients": [6, 100.0]}, "gradients: 6 for 7"),
+        ({"text": [[1, 3]]}, "text: [1, 3] for [1, 2]"),
+        ({"at": "build", "error": "TypeError: x"}, "build: TypeError: x"),
+    ],
+)
+def test_language_models_are_judged(changed: dict[str, object], said: str) -> None:
+    assert causal.wrong({**WANT, **changed}, WANT) == said
+
+
+def test_a_process_that_ends_costs_one_name() -> None:
+    program = (
+        "import json, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    assert name != 'b'\n"
+        "    print('RESULT', json.dumps({'kind': name}))\n"
+    )
+    told = list(batches.run([sys.executable, "-c", program], ["a", "b", "c"], 60))
+    assert [(row["kind"], "error" in row) for row in told] == [
+        ("a", False),
+        ("b", True),
+        ("c", False),
+    ]
