@@ -1,4 +1,7 @@
-"""One scenario in this process: `python -m tests.ecosystem.one NAME` prints a line of JSON."""
+"""One scenario in this process: `python -m tests.ecosystem.one NAME` prints a line of JSON.
+
+`--other-kernels`: a real torch without oneDNN, on one thread: how far torch is from itself.
+"""
 
 import importlib.metadata
 import json
@@ -16,17 +19,18 @@ QUIET = {
 MARK = "RESULT "
 
 
-def main(name: str) -> int:
+def main(name: str, other: bool = False) -> int:
     os.environ.update(QUIET)
     if name.startswith("wandb"):
         del os.environ["WANDB_DISABLED"]
     import torch
 
-    from tests.ecosystem import core, ring, steps
+    from tests.ecosystem import core, real_torch, ring, steps
 
-    kept = _vision_schemas(torch)  # noqa: F841  (operators live as long as their library)
+    kept = real_torch.complete(torch)  # noqa: F841  (operators live as long as their library)
     torch.manual_seed(0)
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if other else 2)
+    torch.backends.mkldnn.enabled = not other
     start = time.process_time()
     if name in core.SCENARIOS:
         library, scenario = core.SCENARIOS[name]
@@ -48,16 +52,6 @@ def main(name: str) -> int:
     return 0 if all(state == "ok" for _, state, _, _ in steps.DONE) else 1
 
 
-def _vision_schemas(torch):
-    """On a real torch that torchvision's operators do not fit: two names, which its import asks."""
-    if "lucerne" in str(torch.__version__):
-        return None
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library
-
-
 def _whole(run):
     """Its steps are noted one by one; what fails between them fails the scenario."""
     from tests.ecosystem import steps
@@ -77,4 +71,4 @@ def _version(library: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], "--other-kernels" in sys.argv))

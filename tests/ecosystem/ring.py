@@ -156,6 +156,8 @@ def pytorch_lightning():
 
 
 def fastai():
+    import fastai.callback.progress
+    import fastai.callback.schedule  # noqa: F401  (both give Learner its methods)
     import torch
     from fastai.data.core import DataLoaders
     from fastai.data.load import DataLoader
@@ -793,8 +795,11 @@ def flair():
     ld = Dictionary(add_unk=False)
     [ld.add_item(x) for x in ("O", "S-A")]
     s = Sentence("hello big world")
-    s[0].add_label("t", "A")
-    e = CharacterEmbeddings()
+    s[0:1].add_label("t", "A")
+    letters = Dictionary()
+    for letter in "abdeghilorw ":
+        letters.add_item(letter)
+    e = CharacterEmbeddings(letters)
     m = SequenceTagger(
         embeddings=e,
         tag_dictionary=ld,
@@ -1067,6 +1072,7 @@ def optuna_gp():
 
 def onnx_export():
     import onnx
+    import onnx.reference
     import torch
 
     n = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
@@ -1074,7 +1080,9 @@ def onnx_export():
         torch.onnx.export(n, (torch.randn(1, 3),), d + "/m.onnx")
         m = onnx.load(d + "/m.onnx")
         onnx.checker.check_model(m)
-    return [float(len(m.graph.node))]
+    given = {m.graph.input[0].name: torch.randn(1, 3).numpy()}
+    [got] = onnx.reference.ReferenceEvaluator(m).run(None, given)
+    return [float(got.sum())]
 
 
 def jaxtyping():

@@ -14,6 +14,7 @@ import pytest
 
 import lucerne
 from lucerne import quasirandom
+from lucerne._src.as_torch import small
 from lucerne.futures import Future, collect_all, wait_all
 from lucerne.utils import _contextlib, _pytree, weak
 
@@ -86,6 +87,17 @@ SAME = [
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("given", [[True], [True, False], [1]])
+def test_checks_of_tensors(given: Any) -> None:
+    """Transformers' prophetnet asks them of positions."""
+
+    def asked(module: Any) -> Any:
+        checks = small if module is lucerne else module
+        return checks._check_tensor_all_with(ValueError, module.tensor(given), lambda: "a")
+
+    assert of(lucerne, asked) == of(real, asked)
+
+
 @pytest.mark.parametrize(("library", "asked"), SAME)
 def test_as_torch(library: str, asked: Any) -> None:
     got, want = of(lucerne, asked), of(real, asked)

@@ -12,8 +12,7 @@ import pytest
 
 import lucerne as lu
 from lucerne._src.as_torch.extension_ops import audio, vision
-
-Array = np.ndarray[Any, Any]
+from tests.ecosystem.definitions import Array, every_bin, lined, sampled, suppressed
 
 
 @pytest.fixture(autouse=True)
@@ -55,76 +54,6 @@ def boxes(number: int, height: int, width: int, seed: int) -> Array:
     found[:, 1::2], found[:, 2::2] = x, y
     found[5, 1:] = (2 * width + 9, 2 * height + 9, 2 * width + 12, 2 * height + 12)
     return found
-
-
-def read(map_: Array, y: float, x: float) -> float:
-    """Linear between the points of a map; at its border as on it, and 0 behind."""
-    height, width = map_.shape
-    if not (-1 <= y <= height and -1 <= x <= width):
-        return 0.0
-    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
-    top, left = int(y), int(x)
-    low, right = min(top + 1, height - 1), min(left + 1, width - 1)
-    a, b = y - top, x - left
-    above = (1 - b) * map_[top, left] + b * map_[top, right]
-    return float((1 - a) * above + a * ((1 - b) * map_[low, left] + b * map_[low, right]))
-
-
-def nearest(x: float) -> int:
-    return math.floor(abs(x) + 0.5) * (1 if x > 0 else -1)
-
-
-def every_bin(
-    maps: Array, rois: Array, bins: tuple[int, int], placed: bool, value: Callable[..., float]
-) -> Array:
-    """A value of the map, the box and the bin, for each."""
-    channels = maps.shape[1] // (bins[0] * bins[1] if placed else 1)
-    found = np.zeros((len(rois), channels, *bins))
-    for k, c, p, q in itertools.product(*map(range, found.shape)):
-        at = (c * bins[0] + p) * bins[1] + q if placed else c
-        found[k, c, p, q] = value(maps[int(rois[k, 0]), at], rois[k, 1:], bins, p, q)
-    return found
-
-
-def sampled(scale: float, ratio: int, aligned: bool) -> Callable[..., float]:
-    def value(map_: Array, box: Array, bins: tuple[int, int], p: int, q: int) -> float:
-        left, top, right, bottom = box * scale - (0.5 if aligned else 0)
-        tall, wide = bottom - top, right - left
-        if not aligned:
-            tall, wide = max(tall, 1), max(wide, 1)
-        m, n = (ratio or math.ceil(e / b) for e, b in zip((tall, wide), bins, strict=True))
-        points = [
-            read(
-                map_,
-                top + (p + (i + 0.5) / m) * tall / bins[0],
-                left + (q + (j + 0.5) / n) * wide / bins[1],
-            )
-            for i, j in itertools.product(range(m), range(n))
-        ]
-        return sum(points) / max(len(points), 1)
-
-    return value
-
-
-def lined(
-    scale: float, further: int, cut: int, of: Callable[[Array], float]
-) -> Callable[..., float]:
-    """Of the whole lines of a bin: `further` more are a box's, and `cut` of the map in none."""
-
-    def value(map_: Array, box: Array, bins: tuple[int, int], p: int, q: int) -> float:
-        left, top, right, bottom = (nearest(x * scale) for x in box)
-        spans = []
-        for first, last, b, k, n in (
-            (top, bottom, bins[0], p, map_.shape[0]),
-            (left, right, bins[1], q, map_.shape[1]),
-        ):
-            each = max(last - first + further, 1) / b
-            ends = math.floor(k * each) + first, math.ceil((k + 1) * each) + first
-            spans.append(slice(*(min(max(e, 0), n - cut) for e in ends)))
-        part = map_[spans[0], spans[1]]
-        return of(part) if part.size else 0.0
-
-    return value
 
 
 # operator, options behind the bins, whether each bin has its own channel, its definition
@@ -191,18 +120,10 @@ def test_nms() -> None:
         corners = r.uniform(0, 10, (n, 2))
         dets = np.concatenate([corners, corners + r.uniform(1, 6, (n, 2))], 1)
         scores = r.uniform(0, 1, n)
-        kept: list[int] = []
-        for i in np.argsort(-scores):
-            if all(overlap(dets[i], dets[j]) <= most for j in kept):
-                kept.append(int(i))
+        kept = suppressed(dets, scores, most)
         got = lu.ops.torchvision.nms(lu.tensor(dets), lu.tensor(scores), most)
         assert got.tolist() == kept
         assert got.dtype is lu.int64
-
-
-def overlap(a: Array, b: Array) -> float:
-    shared = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None).prod()
-    return float(shared / ((a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - shared))
 
 
 # ---- deformable convolution -------------------------------------------------------------------

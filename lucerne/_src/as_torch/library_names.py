@@ -40,8 +40,8 @@ _QUANTIZERS = (
 SPACES: dict[str, NameTable] = {
     "": space(
         "Lucerne has what it can do under torch's public names.",
-        same(SMALL, "_check _check_index _check_not_implemented _check_tensor_all _check_type "
-             "_check_value _check_with _shape_as_tensor"),
+        same(SMALL, "_check _check_index _check_not_implemented _check_tensor_all "
+             "_check_tensor_all_with _check_type _check_value _check_with _shape_as_tensor"),
         same("jit", "ScriptModule ScriptFunction"),
         same("_src.ir.symbolic.numbers", "SymFloat"),
         same("futures", "Future"),

@@ -46,11 +46,18 @@ def _check_with(
 
 def _check_tensor_all(cond: Any, message: Callable[[], str] | str | None = None) -> None:
     """Raise `RuntimeError` unless all elements are true."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(
+    error_type: type[Exception], cond: Any, message: Callable[[], str] | str | None = None
+) -> None:
+    """Raise an error of this type unless all elements are true."""
     if not isinstance(cond, lu.Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype is not lu.bool:
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _check(bool(cond.all()), message)
+    _check_with(error_type, bool(cond.all()), message)
 
 
 def _shape_as_tensor(x: Any) -> Any:

@@ -20,6 +20,7 @@ from lucerne._src.tensor.autograd.node import as_shown, refresh_view
 from lucerne._src.tensor.autograd.state import requires_grad, set_history
 from lucerne._src.tensor.base import (
     Maker,
+    PlainTensorBase,
     TensorBase,
     make_tensor,
     offset_of,
@@ -28,12 +29,17 @@ from lucerne._src.tensor.base import (
 )
 from lucerne._src.tensor.eager.specialize import asks_place
 from lucerne._src.tensor.interop import construct, outside
-from lucerne._src.tensor.subclasses import torch_dispatch, torch_function
+from lucerne._src.tensor.subclasses import own_names, torch_dispatch, torch_function
 
 if TYPE_CHECKING:  # what methods.py and others put onto the class: a checker cannot see it
     from lucerne._src.tensor.declared import TableMembers
 else:
     TableMembers = TensorBase
+
+
+_FIELDS = {
+    name: getattr(TensorBase, name) for name in PlainTensorBase.__slots__ if name[:2] != "__"
+}
 
 
 class Tensor(TableMembers):
@@ -377,6 +383,7 @@ class Tensor(TableMembers):
     def __init_subclass__(cls, watched: bool = True, **kwargs: Any) -> None:
         """`watched=False`: members go to the class itself, only ops to its `__torch_function__`."""
         super().__init_subclass__(**kwargs)
+        own_names.keep_apart(cls, _FIELDS)
         if watched:
             torch_function.watch_members(cls, Tensor)
 

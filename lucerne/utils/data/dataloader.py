@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import os
 from collections.abc import Callable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar
@@ -15,6 +14,7 @@ from lucerne.utils.data._utils.collate import default_convert
 from lucerne.utils.data._utils.worker import get_worker_info as get_worker_info
 from lucerne.utils.data.dataset import Dataset as Dataset
 from lucerne.utils.data.dataset import IterableDataset
+from lucerne.utils.data.dataset import _DatasetKind as _DatasetKind
 from lucerne.utils.data.iteration import (
     LoaderIterator,
     MultiProcessIterator,
@@ -28,6 +28,7 @@ from lucerne.utils.data.sampler import (
     SequentialSampler,
     fresh_seed,
 )
+from lucerne.utils.data.slots import slot_budget
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -35,11 +36,6 @@ _BaseDataLoaderIter = LoaderIterator
 _SingleProcessDataLoaderIter = SingleProcessIterator
 _MultiProcessingDataLoaderIter = MultiProcessIterator
 _utils = _utils
-
-
-class _DatasetKind:
-    Map = 0
-    Iterable = 1
 
 
 class _InfiniteConstantSampler(Sampler[Any]):
@@ -221,12 +217,7 @@ class DataLoader(Generic[T_co]):
         return self._root
 
     def _slot_budget(self) -> int:
-        """Bytes of shared memory that a worker may fill: a quarter of the machine's for all."""
-        try:
-            memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):
-            memory = 1 << 32
-        return memory // 4 // self.num_workers
+        return slot_budget(self.num_workers)
 
     def __len__(self) -> int:
         if not self._streaming:

@@ -15,6 +15,11 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+class _DatasetKind:
+    Map = 0
+    Iterable = 1
+
+
 class Dataset(Generic[T_co]):
     """A collection of samples, each found by a key: subclasses give `__getitem__` (and `__len__`).
 

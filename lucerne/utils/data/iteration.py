@@ -10,6 +10,7 @@ from typing import Any
 from lucerne._src.base.process import notices
 from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
 from lucerne.utils.data._utils.fetch import MapFetcher
+from lucerne.utils.data.borrowed import Borrowed
 from lucerne.utils.data.errors import describe_keys
 from lucerne.utils.data.launch import Launcher
 from lucerne.utils.data.pool import Pool
@@ -27,7 +28,7 @@ class LoaderIterator:
     """What profiles call the loading of one batch."""
 
     def __init__(self, loader: Any) -> None:
-        self._loader = loader
+        self._loader = loader = loader if hasattr(loader, "_streaming") else Borrowed(loader)
         self._dataset = loader.dataset
         self._dataset_kind = loader._dataset_kind
         self._num_workers = loader.num_workers
@@ -108,6 +109,7 @@ class SingleProcessIterator(LoaderIterator):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        loader = self._loader
         resumed = self._begin()
         progress = self.progress
         self._seeds: SampleSeeds | None = None
@@ -237,6 +239,7 @@ class MultiProcessIterator(LoaderIterator):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
+        loader = self._loader
         self._prefetch: int = loader.prefetch_factor
         self._in_order: bool = loader.in_order
         self._session = Session(self._num_workers)

@@ -8,6 +8,7 @@ shared memory can be had, batches are copied to private memory instead.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from typing import Any
 
@@ -21,6 +22,15 @@ from lucerne.utils.data import wire
 
 SMALL = 1 << 15
 """Batches of fewer bytes go through the socket: mapping them would cost more."""
+
+
+def slot_budget(workers: int) -> int:
+    """Bytes of shared memory that a worker may fill: a quarter of the machine's for all."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        memory = 1 << 32
+    return memory // 4 // workers
 
 
 class Place:

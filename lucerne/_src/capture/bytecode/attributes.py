@@ -20,11 +20,12 @@ from typing import Any
 from lucerne._src.base.raw import is_a
 from lucerne._src.capture.bytecode.calls import BY_NAME, enter_method, users_method
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
-from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access
+from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access, Stop
 from lucerne._src.capture.bytecode.links import RULES, Delivery, link_rule
 from lucerne._src.capture.bytecode.machine import Machine
 from lucerne._src.capture.bytecode.special import old_attribute
 from lucerne._src.capture.bytecode.targets import find_in_class
+from lucerne._src.tensor.subclasses.own_names import OwnField
 
 _DROP = Link("drop")
 _COMMON = frozenset(
@@ -118,10 +119,24 @@ def setter_of(owner: Any, name: str, value: Any) -> tuple[Any, tuple[Any, ...]] 
     return None if method is None else (method, (found, owner, value))
 
 
+def _own_field(frame: PythonFrame, owner: Any, name: str) -> OwnField | None:
+    """The attribute that the running code means, where a field of tensors has the same name."""
+    if name[:1] != "_" or not type(owner).__dictoffset__:
+        return None
+    found = find_in_class(type(owner), name)
+    return found if type(found) is OwnField and frame.code in found.knowing else None
+
+
+def _stop_at_own_field(frame: PythonFrame, owner: Any, name: str) -> None:
+    if _own_field(frame, owner, name) is not None:
+        raise Stop(f"'{name}' is an attribute of {type(owner).__name__}, and a field of tensors")
+
+
 def enter_getter(
     machine: Machine, frame: PythonFrame, owner: Any, name: str, taken: int, link: Link
 ) -> bool:
     """Whether the user's function for an attribute was entered."""
+    _stop_at_own_field(frame, owner, name)
     found = getter_of(owner, name)
     if found is None:
         return False
@@ -159,7 +174,8 @@ def attribute(machine: Machine, frame: PythonFrame, name: str, link: Link = PUSH
     the answer is False) or when the user's getter that was entered returns."""
     owner = frame.stack[-1]
     if machine.as_they_are:
-        frame.stack[-1] = getattr(owner, name)
+        own = _own_field(frame, owner, name)
+        frame.stack[-1] = getattr(owner, name) if own is None else own.read(owner)
         return False
     if enter_getter(machine, frame, owner, name, 1, link):
         return True
@@ -175,12 +191,17 @@ def attribute(machine: Machine, frame: PythonFrame, name: str, link: Link = PUSH
 def store_attr(machine: Machine, frame: PythonFrame, name: str) -> bool:
     value, owner = frame.stack[-2:]
     if not machine.as_they_are:
+        _stop_at_own_field(frame, owner, name)
         found = setter_of(owner, name, value)
         if found is not None and enter_method(machine, frame, *found, 2, _DROP):
             return True
         old = old_attribute(owner, name)
         machine.hooks.write(owner, name, old, value, Access.ATTRIBUTE)
-    setattr(owner, name, value)
+        setattr(owner, name, value)
+    elif _own_field(frame, owner, name) is None:
+        setattr(owner, name, value)
+    else:
+        owner.__dict__[name] = value
     del frame.stack[-2:]
     return False
 
