@@ -94,7 +94,7 @@ def load(
         device = map_location if isinstance(map_location, str | Device) else "cpu"
         return safetensors.load_file(f, device, checksums=checksums)
     with open_source(f) as source:
-        reader = Reader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
+        reader = FileReader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
         try:
             return reader.read()
         except UnsafeFileError as error:
@@ -119,7 +119,7 @@ def only_load_errors() -> Iterator[None]:
         raise CorruptFileError(f"the file is damaged ({type(error).__name__}: {error})") from error
 
 
-class Reader:
+class FileReader:
     """One call of `load`."""
 
     context_of = LoadContext

@@ -62,7 +62,7 @@ def _set_state(m: PickleMachine, target: Any, state: Any) -> Any:
     return target
 
 
-class _ModuleReader(files.Reader):
+class _ModuleReader(files.FileReader):
     context_of = InertContext
     set_state = staticmethod(_set_state)
 
