@@ -204,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     _run_options(commands)
     _export_options(commands)
     _build_options(commands)
+    _convert_options(commands)
     _serve_options(commands)
     return made
 
@@ -251,6 +252,22 @@ def _build(options: argparse.Namespace) -> int:
 def _serve_options(commands: Any) -> None:
     made = commands.add_parser("serve", help="serve exported programs (Open Inference Protocol)")
     importlib.import_module("lucerne._src.serve.command").add_arguments(made)
+
+
+def _convert_options(commands: Any) -> None:
+    made = commands.add_parser(
+        "convert", help="take the state dict out of a file that holds a whole module"
+    )
+    made.add_argument("source", help="the .pt file; no code of it is run, no class loaded")
+    made.add_argument("target", help="a .safetensors file, or one for torch.load")
+    made.set_defaults(run=_convert)
+
+
+def _convert(options: argparse.Namespace) -> int:
+    modules = importlib.import_module("lucerne._src.io.modules")
+    for line in modules.convert(options.source, options.target):
+        print(line)
+    return 0
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -108,6 +109,38 @@ def test_summary_is_a_table_and_a_page(tmp_path: Path) -> None:
     assert found._repr_html_() in found.html()
     found.save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == found.html()
+
+
+def test_each_report_shows_itself_in_a_notebook() -> None:
+    net = Net()
+    x = torch.ones(2, 3, 8, 8)
+    estimate = torch.estimate_memory(net, x, torch.optim.SGD(net.parameters()))
+    compiled = torch.compile(net)
+    for report in (torch.summary(net, x), estimate, torch.explain(compiled)(x)):
+        cell = report._repr_html_()
+        assert cell.startswith(("<style>table.lucerne", "<iframe srcdoc="))
+    assert 'class="r"' in estimate._repr_html_()  # a notebook sets numbers to the left
+    assert '<i style="width:' in estimate._repr_html_()
+
+
+def test_explain_has_totals_by_module_and_by_op() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    found = torch.explain(torch.compile(net))(torch.ones(4, 8))
+    rows = str(found).split("by module\n")[1].splitlines()
+    assert {line.split()[-1] for line in rows[:2]} <= {"0", "1", "2"}
+    assert "\nby op\n" in str(found)
+    assert ">by module</h4>" in found.html()
+    assert ">by op</h4>" in found.html()
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not hasattr(os, "getloadavg"):
+        pytest.skip("the system does not say how busy it is")
+    for load, says in ((0.1, False), (100.0 * (os.cpu_count() or 1), True)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, load, load))
+        found = torch.explain(torch.compile(lambda x: x * 2))(torch.ones(4))
+        assert ("the machine was busy" in str(found)) is says
+        assert ('class="sub busy"' in found.html()) is says
 
 
 # ---- a slow first call ---------------------------------------------------------------------------

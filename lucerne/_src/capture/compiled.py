@@ -32,7 +32,7 @@ from lucerne._src.capture.options import ACTIONS, MODES, UNMEANT, Maker, Options
 from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.ir import dispatch
-from lucerne._src.tensor.autograd.graph import sees_each_op
+from lucerne._src.tensor.autograd.graph import sees_each_op, wants_values_only
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.eager.dry_run import suspended
@@ -49,6 +49,12 @@ ALL: weakref.WeakSet[Compiled] = weakref.WeakSet()
 def _making() -> Any:
     """What captures and compiles: a process that finds its programs on disk never needs it."""
     return forks.import_module("lucerne._src.capture.cache.build")
+
+
+@functools.cache
+def _finite_calls() -> Any:
+    """What calls a version while somebody looks for values that are not finite."""
+    return forks.import_module("lucerne._src.capture.finite.calls")
 
 
 def _sweep_if_loaded() -> None:
@@ -137,6 +143,8 @@ class Compiled:
                 found = self._other_quick(latest, args)
             if found is not MISSED:
                 return found
+        if seen and wants_values_only():
+            return _finite_calls().call(self, args, kwargs)
         if (self.given_up is not None or seen) and not self._is_for_versions():
             return self.fn(*args, **kwargs)
         leaves: list[Any] = []

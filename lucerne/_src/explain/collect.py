@@ -135,6 +135,7 @@ def _parts(report: Report, entry: Any, leaves: Sequence[Any], best: Limits) -> l
     guards = describe.guards_in_words(fn, entry.guards)
     times, whole = measure.measure(entry, leaves)
     report.call_seconds += whole
+    report.busy = report.busy or measure.busy()
     # (a program in stages is no graph that can be lowered again: its sizes are told by a run)
     unseen = not entry.captured.graph.nodes or entry.captured.unbacked is not None
     found = _from_disk(entry) if unseen else replay.replay(entry, options)
@@ -286,6 +287,23 @@ def line_kernels(report: Report) -> dict[tuple[str, int], list[tuple[int, Kernel
         for kernel in part.kernels:
             for at in dict.fromkeys((o.file, o.line) for o in kernel.origins):
                 found.setdefault(at, []).append((p, kernel))
+    return found
+
+
+def op_seconds(report: Report) -> dict[str, float]:
+    """Seconds by what kernels compute."""
+    found: dict[str, float] = {}
+    for kernel in report.kernels():
+        found[kernel.name] = found.get(kernel.name, 0.0) + kernel.seconds
+    return found
+
+
+def module_seconds(report: Report) -> dict[str, float]:
+    """Seconds by module, backward passes included; a kernel's time is divided among its lines."""
+    found: dict[str, float] = {}
+    for origin, seconds in line_seconds(report).items():
+        name = origin.module or "(no module)"
+        found[name] = found.get(name, 0.0) + seconds
     return found
 
 

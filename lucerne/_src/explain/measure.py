@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,21 @@ from lucerne._src.tensor.random.api import default_generator
 ENOUGH_SECONDS = 0.5
 MOST_CALLS = 20
 LEAST_CALLS = 3
+
+
+_BUSY = 1.5
+"""Threads that want a processor, for each that there is, from which times are not to be trusted."""
+
+
+def busy() -> str:
+    """Whether the machine has more to do than to run this, in words; "": it has not, or does not
+    say."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= _BUSY * cores:
+        return ""
+    return f"the machine was busy (load {load:.1f} on {cores} cores): times are too long"
 
 
 class Stopwatch:

@@ -45,7 +45,7 @@ def page(report: Report) -> str:
         sections.breaks(report),
         _pictures(report, colours),
         '<div class="two">',
-        _code(report, colours),
+        f'<div class="side">{_code(report, colours)}{sections.totals(report)}</div>',
         f'<div class="side">{_roofline(report, colours)}{_wins(report)}'
         f"{sections.memory(report)}</div>",
         "</div>",
@@ -94,11 +94,13 @@ def _head(report: Report) -> str:
     label = "what it runs as" if report.given_up else "break" if count == 1 else "breaks"
     tiles.append(_tile(what, label, bad))
     where = f"{short(report.file)}:{report.line}" if report.file else ""
+    busy = f'<p class="sub busy">{text(report.busy)}</p>' if report.busy else ""
     machine = report.limits.get("processor", "")
     return (
         "<header><div><h1>"
         f'{text(report.function)}</h1><p class="sub" title="{text(report.file)}">{text(where)} · '
-        f"{text(machine)}, {report.threads} threads</p></div>"
+        f"{text(machine)}, {report.threads} thread{'' if report.threads == 1 else 's'}</p>"
+        f"{busy}</div>"
         '<button id="theme" title="Dark or light">◐</button></header>'
         f'<div class="tiles">{"".join(tiles)}</div>'
     )

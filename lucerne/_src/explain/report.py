@@ -179,6 +179,8 @@ class Report:
     """Why it runs uncompiled, if it does."""
     call_seconds: float = 0.0
     """Of a whole call, guards and launch included, at its best; 0: not measured."""
+    busy: str = ""
+    """That the machine had other things to do while it was measured, in words."""
     limits: dict[str, Any] = field(default_factory=dict)
     threads: int = 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lucerne._src.explain import charts
 from lucerne._src.explain.charts import key, text
+from lucerne._src.explain.collect import module_seconds, op_seconds
 from lucerne._src.explain.colours import Colours
 from lucerne._src.explain.memory import line_of, short, size
 from lucerne._src.explain.report import PartReport, PassReport, Report
@@ -80,6 +81,27 @@ def _flops(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
     return str(count) if count else ""
+
+
+def totals(report: Report) -> str:
+    """Time by module and by what kernels compute."""
+    columns = []
+    most = report.seconds or 1.0
+    for title, seconds in (("by module", module_seconds(report)), ("by op", op_seconds(report))):
+        found = sorted(seconds.items(), key=lambda x: -x[1])[:_SHOWN_OWNERS]
+        rows = "".join(
+            f'<tr><td class="r">{duration(took)}</td><td class="r">{100 * took / most:.0f} %</td>'
+            f'<td><i class="bar" style="width:{60 * took / most:.1f}px"></i></td>'
+            f"<td>{text(name)}</td></tr>"
+            for name, took in found
+        )
+        columns.append(f"<div><h4>{title}</h4><table>{rows}</table></div>")
+    if not report.seconds:
+        return ""
+    return (
+        '<section class="card"><h2>Totals <small>of all kernels</small></h2>'
+        f'<div class="two">{"".join(columns)}</div></section>'
+    )
 
 
 def separate(report: Report) -> str:
@@ -221,4 +243,4 @@ def guards(report: Report) -> str:
     )
 
 
-__all__ = ["breaks", "charts", "guards", "kernels", "memory", "passes", "separate"]
+__all__ = ["breaks", "charts", "guards", "kernels", "memory", "passes", "separate", "totals"]

@@ -17,6 +17,16 @@ def call_of(batch: Any, named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[st
     return (batch if isinstance(batch, tuple) else (batch,)), named
 
 
+_STYLE = (
+    "<style>table.lucerne{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    "table.lucerne th,table.lucerne td{padding:.15rem .9rem .15rem 0;text-align:left;"
+    "border-bottom:1px solid #8884}table.lucerne .r{text-align:right;white-space:nowrap}"
+    "table.lucerne tbody tr:hover{background:#8882}table.lucerne i{display:inline-block;"
+    "height:.6rem;background:#3b6fd4;opacity:.6;border-radius:2px}</style>"
+)
+"""A notebook's cell has the notebook's style, which sets all numbers to the left."""
+
+
 class Sheet:
     """A table with a title and a closing line."""
 
@@ -45,8 +55,9 @@ class Sheet:
 
     def _body(self) -> str:
         rows = [[page.escape(c).replace("  ", "&emsp;") for c in row] for row in self.rows()]
+        rows = [[*row[:-1], row[-1] + _bar(row[-1])] for row in rows]
         closing = "".join(f"<p>{page.escape(line)}</p>" for line in self.totals().splitlines())
-        return page.table(self.heads, rows) + closing
+        return _STYLE + page.table(self.heads, rows, self.left, "lucerne") + closing
 
     def html(self) -> str:
         """One page that needs no network and no other file."""
@@ -58,6 +69,14 @@ class Sheet:
 
     def _repr_html_(self) -> str:
         return self._body()
+
+
+def _bar(cell: str) -> str:
+    """A picture of a share of the whole; nothing for other numbers."""
+    share = cell.removesuffix(" %")
+    if share == cell or not share.isdigit():
+        return ""
+    return f' <i style="width:{share}px;margin-right:{100 - int(share)}px"></i>'
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:

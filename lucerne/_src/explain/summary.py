@@ -59,7 +59,7 @@ class Summary(Sheet):
                 layer.kind if layer.calls < 2 else f"{layer.kind} ({layer.calls} calls)",
                 " ".join(str(list(shape)) for shape in layer.shapes) or _NONE,
                 _count(layer.parameters),
-                _count(layer.flops),
+                _flops(layer.flops),
                 size(layer.nbytes) if layer.nbytes else _NONE,
             )
             for layer in self.layers
@@ -70,12 +70,20 @@ class Summary(Sheet):
         kept = self.parameters - self.trained
         return (
             f"{self.parameters:,} parameters ({kept:,} of them frozen), {size(self.nbytes)} with "
-            f"buffers; {self.flops:,} FLOP in one forward pass"
+            f"buffers; {_flops(self.flops)} in one forward pass"
         )
 
 
 def _count(number: int) -> str:
     return f"{number:,}" if number else _NONE
+
+
+def _flops(number: int) -> str:
+    """With its unit: large numbers can't be compared by their digits."""
+    for unit, scale in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("KFLOP", 1e3)):
+        if number >= scale:
+            return f"{number / scale:.1f} {unit}"
+    return f"{number} FLOP" if number else _NONE
 
 
 def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
@@ -87,10 +95,10 @@ def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
 
     >>> import lucerne as torch
     >>> print(torch.summary(torch.nn.Linear(3, 4), torch.ones(2, 3)))
-    layer    kind    output  parameters  FLOP  bytes
-    ------------------------------------------------
-    (model)  Linear  [2, 4]          16    48   96 B
-    ------------------------------------------------
+    layer    kind    output  parameters     FLOP  bytes
+    ---------------------------------------------------
+    (model)  Linear  [2, 4]          16  48 FLOP   96 B
+    ---------------------------------------------------
     16 parameters (0 of them frozen), 64 B with buffers; 48 FLOP in one forward pass
     """
     args, named = call_of(batch, named)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lucerne._src.backends.contract.fallback_report import Bill
-from lucerne._src.explain.collect import joined, line_seconds
+from lucerne._src.explain.collect import joined, line_seconds, module_seconds, op_seconds
 from lucerne._src.explain.memory import line_of, short, size
-from lucerne._src.explain.report import KernelReport, MemoryReport, PartReport, Report
+from lucerne._src.explain.report import OVERHEAD, KernelReport, MemoryReport, PartReport, Report
 
 _MOST = 12
 
@@ -18,7 +18,10 @@ def table(report: Report) -> str:
         lines += _part(part, k, len(report.parts))
     lines += _outside(report)
     lines += _bill(report)
+    lines += [report.busy, ""] if report.busy else []
     lines += _lines(report)
+    lines += _totals("by module", module_seconds(report), report.seconds)
+    lines += _totals("by op", op_seconds(report), report.seconds)
     lines += _compiles(report)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -57,6 +60,13 @@ def rate(kernel: KernelReport) -> str:
     return f"{kernel.nbytes / kernel.seconds / 1e9:.1f} GB/s"
 
 
+def in_words(kernel: KernelReport) -> str:
+    """What limits a kernel, and how near to that limit it comes."""
+    if kernel.verdict == OVERHEAD:
+        return OVERHEAD
+    return f"{kernel.verdict}, at {100 * kernel.fraction:.0f} %"
+
+
 def _breaks(report: Report) -> list[str]:
     found = []
     for b in report.breaks:
@@ -74,16 +84,16 @@ def _part(part: PartReport, number: int, count: int) -> list[str]:
         changed = [p for k, p in enumerate(part.passes) if not k or p.after != p.before]
         way = "  ".join(f"{p.name} {p.after}" for p in changed)
         lines.append(f"  nodes  {way}  -> {len(part.kernels)} kernels")
-    lines.append(f"  {'kernel':<34}{'time':>10}{'':>6}{'':>14}  {'limited by':<15}lines")
+    lines.append(f"  {'kernel':<34}{'time':>10}{'':>6}{'':>14}  {'limited by':<19}lines")
     ranked = sorted(part.kernels, key=lambda k: -k.seconds)
     for k in ranked[:_MOST]:
         share = f"{100 * k.seconds / part.seconds:.0f} %" if part.seconds else ""
         name = f"{k.number}: {k.name}"
         name = name if len(name) <= 33 else name[:30] + "..."
-        verdict = f"{k.verdict} {100 * k.fraction:.0f} %"
+        verdict = in_words(k)
         where = ", ".join(dict.fromkeys(line_of(o) for o in k.origins))
         lines.append(
-            f"  {name:<34}{duration(k.seconds):>10}{share:>6}{rate(k):>14}  {verdict:<15}{where}"
+            f"  {name:<34}{duration(k.seconds):>10}{share:>6}{rate(k):>14}  {verdict:<19}{where}"
         )
     if len(ranked) > _MOST:
         rest = sum(k.seconds for k in ranked[_MOST:])
@@ -145,6 +155,15 @@ def _lines(report: Report) -> list[str]:
         for origin, seconds in found
     ]
     return ["by line", *rows, ""]
+
+
+def _totals(title: str, seconds: dict[str, float], total: float) -> list[str]:
+    found = sorted(seconds.items(), key=lambda x: -x[1])[:_MOST]
+    rows = [
+        f"  {100 * took / (total or 1.0):>5.1f} %  {duration(took):>10}  {name}"
+        for name, took in found
+    ]
+    return [title, *rows, ""] if len(rows) > 1 else []
 
 
 def _compiles(report: Report) -> list[str]:

@@ -94,7 +94,7 @@ def load(
         device = map_location if isinstance(map_location, str | Device) else "cpu"
         return safetensors.load_file(f, device, checksums=checksums)
     with open_source(f) as source:
-        reader = _Reader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
+        reader = FileReader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
         try:
             return reader.read()
         except UnsafeFileError as error:
@@ -119,8 +119,11 @@ def only_load_errors() -> Iterator[None]:
         raise CorruptFileError(f"the file is damaged ({type(error).__name__}: {error})") from error
 
 
-class _Reader:
+class FileReader:
     """One call of `load`."""
+
+    context_of = LoadContext
+    set_state = staticmethod(set_state)
 
     def __init__(
         self,
@@ -173,11 +176,16 @@ class _Reader:
             swap = self._byte_order() != sys.byteorder
             self.loaded: set[str] = set()
             storages = StorageTable(self._fetch, self.map_location, swap)
-            context = LoadContext(storages, self.limit)
+            context = self.context_of(storages, self.limit)
             pickled = self.archive.read("data.pkl", self.budget.left)
             self.budget.take(len(pickled))
             machine = PickleMachine(
-                pickled, context.find, storages.persistent, set_state, self.budget, self.encoding
+                pickled,
+                context.find,
+                storages.persistent,
+                self.set_state,
+                self.budget,
+                self.encoding,
             )
             found = machine.run()
             if machine.at != len(pickled):

@@ -106,7 +106,8 @@ def unknown_name(module: str, name: str) -> LoadError:
     if module.startswith(("torch.nn", "lucerne.nn")):
         advice = (
             "The file holds a whole module, and making one would run its code. Save "
-            "model.state_dict() instead and load it with model.load_state_dict(...)"
+            "model.state_dict() instead and load it with model.load_state_dict(...); "
+            "`lucerne convert FILE.pt OUT.safetensors` takes it out of this file"
         )
     elif module.partition(".")[0] in sys.stdlib_module_names - DATA_MODULES:
         advice = (

@@ -116,6 +116,9 @@ class Interpreter:
     """
 
     level = "call"
+    wants_values = False
+    """Call level: whether all it wants to know is which values are not finite. Programs that look
+    at that themselves run as they are."""
     quick: Any = None
     """Kernel level: `quick(op, args)`, asked before anything else about calls without `out`. It
     does all of a call, recording included, or says NotImplemented."""

@@ -9,6 +9,7 @@ from typing import Any
 from lucerne._src.base.process import forks, notices
 from lucerne._src.base.unspecialized import NumberUse
 from lucerne._src.capture import faults
+from lucerne._src.capture.finite.found import NotFiniteError
 from lucerne._src.capture.trace import subclasses
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.fake import CaptureError, OtherSizesError
@@ -62,6 +63,8 @@ class Joint:
     """How often some of the gradients alone were asked for: a pass for them is made when it is
     likely to be used again."""
 
+    watches: Joint | None = None
+    """The same, with nobody looking at the gradients; None: nobody does (`finite`)."""
     tell: Callable[[Exception, str], None] = _nobody
     """What hears of errors that are ours (`faults.Teller`)."""
 
@@ -180,10 +183,13 @@ class CompiledBackward(GradientNode):
     """One node for the whole function."""
 
     __slots__ = ("call", "feeds", "joint", "numbers", "saved", "versions")
+    keeps_stack = False
 
     def __init__(self, joint: Joint, inputs: Sequence[Any], metas: tuple[TensorMeta, ...]) -> None:
         super().__init__(joint.edges(inputs), metas)
         self.joint = joint
+        if joint.watches is not None:
+            self.is_watched = True
         self.feeds: dict[int, dict[int, Callable[..., Any]]] = {}
         """Outputs that other outputs were computed from, inside, and their hooks: what arrives from
         outside is a part of their gradient, so hooks are called where the call is made again."""
@@ -221,7 +227,12 @@ class CompiledBackward(GradientNode):
             raise RuntimeError(USED_UP)
         why = ""
         hooks = {k: found for k, found in self.feeds.items() if found} if self.feeds else None
-        if hooks or dispatch.state.grad_enabled or dispatch.recording() or anomaly.enabled:
+        if (
+            hooks
+            or dispatch.state.grad_enabled
+            or dispatch.recording()
+            or (anomaly.enabled and joint.watches is None)
+        ):
             # create_graph=True, vmap, or somebody wants to know which op makes a NaN
             again = self._again(grads, hooks)
             if not isinstance(again, str):
@@ -258,6 +269,8 @@ class CompiledBackward(GradientNode):
                 )
         try:
             found = joint.computed(saved, self.numbers, grads, asked)
+        except NotFiniteError as error:
+            found = self._born(error, saved, grads, asked)
         except Exception as error:  # the function itself says it, or the fault is ours
             again = self._again(grads, None)
             if isinstance(again, str):
@@ -272,6 +285,19 @@ class CompiledBackward(GradientNode):
                     node.why = why
                     g._auto = AutogradState(node, 0, requires_grad=True)
         return found
+
+    def _born(
+        self, error: NotFiniteError, saved: list[Any], grads: Sequence[Any], asked: Any
+    ) -> list[Any]:
+        """Raise what made a gradient that is not finite. If nothing did, it was given such ones."""
+        again = self._again(grads, None)
+        if not isinstance(again, str):
+            return again
+        birth = error.birth()
+        if birth is not None:
+            raise birth.error() from None
+        assert self.joint.watches is not None
+        return self.joint.watches.computed(saved, self.numbers, grads, asked)
 
     def _again(self, grads: Sequence[Any], hooks: Mapping[int, Any] | None) -> list[Any] | str:
         """The gradients by the function run once more; or why that can't be."""
@@ -352,6 +378,7 @@ class UsedUp(GradientNode):
     or what it needs was written to there."""
 
     __slots__ = ("why",)
+    keeps_stack = False
     why: str
 
     def apply(self, grads: Sequence[Any]) -> list[Any]:

@@ -57,7 +57,7 @@ from lucerne._src.capture.trace.partial_graph import AgainError, Knowledge, Part
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.ir import dispatch
 from lucerne._src.loops.stages import Stages
-from lucerne._src.tensor.autograd.graph import sees_each_op
+from lucerne._src.tensor.autograd.graph import sees_each_op, wants_values_only
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.functionalize import MutationError
 
@@ -343,7 +343,8 @@ class ResumableFunction:
 
     def _part(self, frames: list[PythonFrame], machine: Machine) -> Any:
         """Run the part that begins here; None: there is none."""
-        if _state.call_level or _state.kernel_level or (_state.special and sees_each_op()):
+        watched = _state.call_level or _state.kernel_level or (_state.special and sees_each_op())
+        if watched and not wants_values_only():
             return None  # a mode that the function has entered wants to see its ops
         key = tuple([(id(f.code), f.ip, len(f.stack)) for f in frames])
         point = self.points.get(key)
@@ -353,7 +354,7 @@ class ResumableFunction:
         before = None
         try:
             found = self._find(point, frames)
-            if found is None and point.refused is None:
+            if found is None and point.refused is None and not watched:
                 before = faults.Before()
                 with self.compiled.lock:
                     found = self._find(point, frames) or self._anew(point, frames)
@@ -366,7 +367,12 @@ class ResumableFunction:
         structure = part.structure
         replayed = False
         try:
-            out = entry.run_guarded(leaves, lambda: self._call(entry, leaves))
+            if watched:
+                out = self.compiled.late_part("finite.calls").part(entry, self.fn, leaves)
+                if out is None:
+                    return None
+            else:
+                out = entry.run_guarded(leaves, lambda: self._call(entry, leaves))
             if out is MISSED:
                 return self._part(frames, machine)
             builder = ObjectBuilder(out, objects, frames, machine)

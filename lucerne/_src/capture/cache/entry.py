@@ -306,6 +306,8 @@ class CacheEntry:
         self.adds = bool(self.cleared or guards.read_grads)
         """Whether it reads gradients or leaves some behind: then no other thread may add to one."""
         self.calls = 0
+        self.watched: Any = None
+        """Itself, with a look at what its programs give (`finite.calls`)."""
         self.untried = 0
         """Calls left before it is judged whether it pays."""
         self.joint: Any = None
@@ -355,6 +357,7 @@ class CacheEntry:
         made = changed(
             self, captured=captured, guards=guards, runner=runner, launch=runner.launch,
             result_metas=metas, calls=0, untried=0, joint=None, shadow=None,
+            watched=None,
         )  # fmt: skip
         for name in ("_plain", "_outputs"):
             vars(made).pop(name, None)

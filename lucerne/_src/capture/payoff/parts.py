@@ -52,11 +52,11 @@ class Payoff:
     def __call__(self, args: Any, kwargs: Any) -> Any:
         """One call, whichever way it is due."""
         if not self._is_open():
-            return self._in_parts(args, kwargs)
+            return self.in_parts(args, kwargs)
         known = self.seconds
         way = EAGER if len(known[EAGER]) < len(known[IN_PARTS]) else IN_PARTS
         before, began = self._made(), time.perf_counter()
-        run = self._in_parts if way is IN_PARTS else self._as_it_is
+        run = self.in_parts if way is IN_PARTS else self._as_it_is
         result = run(args, kwargs)
         took = time.perf_counter() - began
         self.calls += 1
@@ -68,7 +68,8 @@ class Payoff:
         self._judge()
         return result
 
-    def _in_parts(self, args: Any, kwargs: Any) -> Any:
+    def in_parts(self, args: Any, kwargs: Any) -> Any:
+        """One call in parts."""
         try:
             frames = self.resumable.frames_of(args, kwargs)
         except Stop:

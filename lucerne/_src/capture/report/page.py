@@ -36,12 +36,22 @@ def page(title: str, body: str) -> str:
     return document(title, _STYLE, f"<h1>{escape(title)}</h1>{body}")
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already; those that begin with a digit stand right."""
-    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+def _right(is_number: object) -> str:
+    return ' class="r"' if is_number else ""
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0, style: str = ""
+) -> str:
+    """A table of cells that are HTML already. `left`: how many columns hold words; 0: it is not
+    known, and cells that begin with a digit stand right."""
+    head = "".join(f"<th{_right(left and k >= left)}>{escape(h)}</th>" for k, h in enumerate(heads))
     body = "".join(
-        "<tr>" + "".join(f"<td{' class=r' if c[:1].isdigit() else ''}>{c}</td>" for c in row)
-        + "</tr>"
+        "<tr>" + "".join(
+            f"<td{_right(k >= left if left else c[:1].isdigit())}>{c}</td>"
+            for k, c in enumerate(row)
+        ) + "</tr>"
         for row in rows
     )  # fmt: skip
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    named = f' class="{style}"' if style else ""
+    return f"<table{named}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -215,7 +215,7 @@ def _guarded(
     finally:
         if watcher is not None and span is not None:
             watcher.end(span)
-    if anomaly.enabled and anomaly.check_nan:
+    if anomaly.enabled and anomaly.check_nan and not node.is_watched:
         _refuse_nan(node, grads, results)
     return results
 
@@ -356,7 +356,7 @@ def _is_last(node: GradientNode) -> bool:
     remains where a whole model is one node."""
     if node.tensor_hooks or node.pre_hooks or node.post_hooks or node.zero_edges:
         return False
-    if anomaly.enabled:
+    if anomaly.enabled and not node.is_watched:
         return False
     if Watch.current is not None or dispatch_state.kernel_level:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lucerne._src.ir.dispatch import call_back, state
+from lucerne._src.ir.dispatch import call_back, state, unseen
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.node import GradientNode as GradientNode
 from lucerne._src.tensor.autograd.node import anomaly, gradient_edge
@@ -81,6 +81,32 @@ def sees_each_op() -> bool:
     return anomaly.enabled or has_users_hooks()
 
 
+def wants_values_only() -> bool:
+    """Whether those who want to see ops want to know of values that are not finite, and nothing
+    else: then programs may run as they are, if they look at what they give."""
+    looks = anomaly.enabled and (anomaly.check_nan or anomaly.looks is not None)
+    others = state.kernel_level or hooks.stack or not all(x.wants_values for x in state.call_level)
+    return looks and not others
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Inside, anomaly mode is off and no interpreter sees anything: for captures."""
+    if not anomaly.enabled:
+        with unseen():
+            yield
+        return
+    before = anomaly.check_nan, anomaly.looks
+    _switch_anomaly(False, before[0])
+    anomaly.looks, anomaly.paused = None, True
+    try:
+        with unseen():
+            yield
+    finally:
+        _switch_anomaly(True, before[0])
+        anomaly.looks, anomaly.paused = before[1], False
+
+
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> RemovableHandle:
@@ -144,7 +170,11 @@ class set_detect_anomaly:
         return None
 
     def __exit__(self, *exc: object) -> None:
-        _switch_anomaly(*self._before)
+        try:
+            if anomaly.ends is not None:
+                anomaly.ends(exc[:1] in ((), (None,)))
+        finally:
+            _switch_anomaly(*self._before)
 
 
 class detect_anomaly(set_detect_anomaly):
@@ -158,7 +188,7 @@ class detect_anomaly(set_detect_anomaly):
 
 
 def is_anomaly_enabled() -> bool:
-    return anomaly.enabled
+    return anomaly.enabled or anomaly.paused
 
 
 def is_anomaly_check_nan_enabled() -> bool:

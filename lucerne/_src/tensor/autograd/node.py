@@ -52,6 +52,10 @@ class _Anomaly:
     check_nan = True
     looks: Callable[[Any, Sequence[Any], Callable[[], Sequence[Any]]], Sequence[Any]] | None = None
     """Makes each node of a backward pass run: given it, its gradients, and what runs it."""
+    paused = False
+    """Whether it is off only while a function is captured (`graph.unwatched`)."""
+    ends: Callable[[bool], None] | None = None
+    """Told when somebody stops looking (True: nothing was raised), for what is looked at later."""
 
 
 anomaly = _Anomaly()
@@ -70,6 +74,10 @@ class GradientNode:
     """Whether it stands for history that can't be seen from here."""
     module = ""
     """In anomaly mode: which module made the forward call."""
+    is_watched = False
+    """Whether it looks at its gradients itself."""
+    keeps_stack = True
+    """Whether anomaly mode keeps where it was made."""
 
     def __init__(self, next_edges: list[Edge | None], out_metas: tuple[TensorMeta, ...]) -> None:
         self.start(next_edges, out_metas, user_place() if config.user_lines else None)
@@ -86,7 +94,7 @@ class GradientNode:
         self.sequence = next_in_order()
         self.place = place
         self.trace = ""
-        if anomaly.enabled:
+        if anomaly.enabled and self.keeps_stack:
             self.trace = "".join(traceback.format_stack()[:-4])
             self.module = running_module()
         self.tensor_hooks: dict[int, dict[int, Callable[..., Any]]] | None = None
@@ -355,6 +363,7 @@ class AccumulateGrad(GradientNode):
     """The end of the line: adds what arrives to a leaf's .grad."""
 
     __slots__ = ("variable",)
+    is_watched = True  # (it makes no numbers)
 
     def __init__(self, variable: Any) -> None:
         self.start([], (variable._meta,), None)
