@@ -11,7 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from lucerne._src.base.process.executed_code import note_code
-from lucerne._src.base.process.source_location import runs_frames
+from lucerne._src.base.process.source_location import is_users, runs_frames
 from lucerne._src.capture.bytecode.binding import bind, more_keywords
 from lucerne._src.capture.bytecode.decode import Decoded, decode
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
@@ -376,11 +376,40 @@ class Machine:
 runs_frames(Machine._loop.__code__)
 
 
+RAISED = (RuntimeError, IndexError, ValueError, ZeroDivisionError)
+"""What ops raise for the values of their operands."""
+
+
 def _has_handler(frame: PythonFrame) -> bool:
+    """Whether the user's code would go on after what an op raises here.
+
+    The package lets its errors through, and so does `finally`: what that puts back, a call that
+    raises has not changed.
+    """
     ops, region = frame.decoded.ops, frame.decoded.region(frame.last)
-    if region is None or ops[region.target].name != "PUSH_EXC_INFO":
+    if region is None or not is_users(frame.code) or ops[region.target].name != "PUSH_EXC_INFO":
         return False  # (what is behind a comprehension puts variables back)
-    return ops[region.target + 1].name not in ("WITH_EXCEPT_START", "CALL_INTRINSIC_1")
+    at = region.target + 1
+    if ops[at].name == "POP_TOP":  # a bare `except:`
+        return True
+    while True:
+        clause = at
+        while ops[at].name.startswith(("LOAD_", "BUILD_TUPLE", "CACHE", "NOP")):
+            at += 1
+        if ops[at].name != "CHECK_EXC_MATCH":
+            return False
+        if at - clause != 1 or _may_catch(frame, ops[clause]):
+            return True
+        at = ops[at + 1].argument  # where the next clause begins
+
+
+def _may_catch(frame: PythonFrame, op: Any) -> bool:
+    """Whether `except NAME` catches what ops raise; true if nobody can tell."""
+    name = op.argument[-1] if type(op.argument) is tuple else op.argument
+    found = frame.globals.get(name, frame.builtins.get(name)) if type(name) is str else None
+    if op.name != "LOAD_GLOBAL" or not isinstance(found, type):
+        return True
+    return any(issubclass(kind, found) or issubclass(found, kind) for kind in RAISED)
 
 
 def _while_handling(
