@@ -318,6 +318,58 @@ def written_before(a: Any, log: list[Any]) -> Any:
         log.append("done")
 
 
+def other_error(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        return x[at] * 2
+    except TypeError:
+        return x
+
+
+def put_back(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        return x[at] * 2
+    finally:
+        x = x + 1
+
+
+def of_two(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        return x[at] * 2
+    except TypeError:
+        return x
+    except (KeyError, IndexError):
+        return x.sum()
+
+
+def any_error(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        return x[at] * 2
+    except:  # noqa: E722
+        return x.sum()
+
+
+@pytest.mark.parametrize(
+    ("fn", "breaks"), [(other_error, 0), (put_back, 0), (of_two, 1), (any_error, 1)]
+)
+def test_only_handlers_of_what_ops_raise_count(fn: Callable[..., Any], breaks: int) -> None:
+    """Others (and the package's own) leave a function that writes to tensors one graph."""
+    compiled, found = torch.compile(fn), []
+    for at in (1, 2, 7):
+        for call in (compiled, fn):
+            written = torch.zeros(2)
+            try:
+                result: Any = call(written, torch.arange(5.0), torch.tensor([at])).tolist()
+            except IndexError:
+                result = "IndexError"
+            found.append((result, written.tolist()))
+    assert found[::2] == found[1::2]
+    assert bool(compiled.breaks) == bool(breaks)
+
+
 @pytest.mark.parametrize("fn", [jittered, written_before], ids=lambda f: f.__name__)
 def test_errors_that_the_data_cause_come_to_the_handler(fn: Callable[..., Any]) -> None:
     compiled = torch.compile(fn)
