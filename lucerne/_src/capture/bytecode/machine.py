@@ -394,7 +394,7 @@ def _has_handler(frame: PythonFrame) -> bool:
         return True
     while True:
         clause = at
-        while ops[at].name.startswith(("LOAD_", "BUILD_TUPLE", "CACHE", "NOP")):
+        while ops[at].name.startswith(("LOAD_", "BUILD_TUPLE", "NOP")):
             at += 1
         if ops[at].name != "CHECK_EXC_MATCH":
             return False
