@@ -131,3 +131,14 @@ def test_the_page_shows_what_is_wrong() -> None:
     shown = page.html([bad], [Outcome(REDUCTIONS[0], 1e-3, 1e-8)], "one wrong")
     assert shown.count("class=bad") >= 2
     assert "http" not in shown
+
+
+def test_logaddexp_keeps_what_log_2_loses() -> None:
+    """Where the larger one is below 0, the sum with log(2) is rounded and then cancels."""
+    generator = np.random.default_rng(0)
+    a = generator.uniform(-1.0, -0.1, MANY).astype(np.float32)
+    b = a - generator.uniform(0.0, 5.0, MANY).astype(np.float32)
+    found = lucerne.logaddexp(lucerne.from_numpy(a), lucerne.from_numpy(b)).numpy()
+    exact = np.logaddexp(a.astype(np.float64), b.astype(np.float64))
+    units = np.abs(found - exact) / np.spacing(np.abs(exact).astype(np.float32))
+    assert units[np.abs(exact) > 0.1].max() < 4

@@ -4,6 +4,9 @@ attributes what it does uncompiled, call after call. A row is a function of a wo
 from __future__ import annotations
 
 import collections
+import contextlib
+import textwrap
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +48,7 @@ class World:
         seen = [(t.detach().tolist(), t.requires_grad) for t in tensors]
         grads = [None if t.grad is None else t.grad.tolist() for t in tensors]
         held = dict(self.counts), dict(self.lists), vars(self.thing), self.log
+        held = *held, vars(self.p), vars(self.q)
         return repr((seen, grads, *held))
 
 
@@ -86,6 +90,36 @@ def gradients_by_loss(w: World, x: Any, p: Any) -> Any:
         found.append(w.q.grad)
     w.q.grad = None
     return found
+
+
+# ---- what hangs on tensors ----------------------------------------------------------------------
+
+
+@row
+def hung_on_an_argument(w: World, x: Any, p: Any) -> Any:
+    x.tag = (getattr(x, "tag", 0), "seen")
+    w.log.append(x.tag)
+    return x * 2
+
+
+@row
+def hung_on_a_result(w: World, x: Any, p: Any) -> Any:
+    y = x * 2
+    y.tag = "doubled"
+    return y, y.tag
+
+
+@row
+def hung_on_a_parameter(w: World, x: Any, p: Any) -> Any:
+    w.q.steps = getattr(w.q, "steps", 0) + 1
+    return w.q * x, w.q.steps
+
+
+@row
+def written_into_what_hangs(w: World, x: Any, p: Any) -> Any:
+    x.__dict__["tag"] = 3
+    setattr(w.p, "other", w.p.__dict__.get("other", 0) + 2)  # noqa: B010
+    return x + w.p.other, x.tag
 
 
 # ---- flags --------------------------------------------------------------------------------------
@@ -352,22 +386,221 @@ def any_error(written: Any, x: Any, at: Any) -> Any:
         return x.sum()
 
 
-@pytest.mark.parametrize(
-    ("fn", "breaks"), [(other_error, 0), (put_back, 0), (of_two, 1), (any_error, 1)]
+def outer_catches(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        try:
+            return x[at] * 2
+        except TypeError:
+            return x
+    except IndexError:
+        return x.sum()
+
+
+def outer_of_finally(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        try:
+            return x[at] * 2
+        finally:
+            x = x + 1
+    except IndexError:
+        return x.sum()
+
+
+def outer_lets_through(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        try:
+            return x[at] * 2
+        finally:
+            x = x + 1
+    except KeyError:
+        return x.sum()
+
+
+def in_a_group(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        x = x[at] * 2
+    except* IndexError:
+        x = x.sum()
+    return x
+
+
+def comprehension_in_a_try(written: Any, x: Any, at: Any) -> Any:
+    written.add_(1)
+    try:
+        return sum([x[at] * k for k in range(2)])
+    except IndexError:
+        return x.sum()
+
+
+def _from_text(name: str, text: str) -> Callable[..., Any]:
+    """(Python 3.14 warns of these where it compiles a file.)"""
+    found: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(textwrap.dedent(text), found)
+    made: Callable[..., Any] = found[name]
+    return made
+
+
+finally_returns = _from_text(
+    "finally_returns",
+    """
+    def finally_returns(written, x, at):
+        written.add_(1)
+        try:
+            return x[at] * 2
+        finally:
+            return x.sum()
+    """,
 )
-def test_only_handlers_of_what_ops_raise_count(fn: Callable[..., Any], breaks: int) -> None:
-    """Others (and the package's own) leave a function that writes to tensors one graph."""
+finally_goes_on = _from_text(
+    "finally_goes_on",
+    """
+    def finally_goes_on(written, x, at):
+        for _ in range(2):
+            written.add_(1)
+            try:
+                x = x[at] * 2
+            finally:
+                continue
+        return x.sum()
+    """,
+)
+HANDLERS = [
+    (other_error, 0), (put_back, 0), (of_two, 1), (any_error, 1), (outer_catches, 1),
+    (outer_of_finally, 1), (outer_lets_through, 0), (in_a_group, 1), (comprehension_in_a_try, 1),
+    (finally_returns, 1), (finally_goes_on, 1),
+]  # fmt: skip
+
+
+class Swallows:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        return kind is IndexError
+
+
+class LetsThrough(Swallows):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        return False
+
+
+class SaysNothing(Swallows):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        self.kind = kind
+
+
+@contextlib.contextmanager
+def catching() -> Any:
+    try:
+        yield
+    except IndexError:
+        pass
+
+
+@contextlib.contextmanager
+def cleaning() -> Any:
+    try:
+        yield
+    finally:
+        sum([1, 2])
+
+
+@contextlib.contextmanager
+def plain() -> Any:
+    yield
+
+
+@contextlib.contextmanager
+def around_another() -> Any:
+    with contextlib.suppress(IndexError):
+        yield
+
+
+def stack_of(*managers: Any) -> Any:
+    stack = contextlib.ExitStack()
+    for each in managers:
+        stack.enter_context(each)
+    return stack
+
+
+MANAGERS: list[tuple[str, Callable[[], Any], int]] = [
+    ("suppress", lambda: contextlib.suppress(IndexError), 1),
+    ("swallows", Swallows, 1),
+    ("lets through", LetsThrough, 0),
+    ("says nothing", SaysNothing, 0),
+    ("catching", catching, 1),
+    ("cleaning", cleaning, 0),
+    ("plain", plain, 0),
+    ("around another", around_another, 1),
+    ("stack of suppress", lambda: stack_of(plain(), contextlib.suppress(IndexError)), 1),
+    ("empty stack", stack_of, 1),  # (its own code, which asks what is being handled, is a break)
+    ("lock", threading.Lock, 0),
+    ("no_grad", torch.no_grad, 0),
+    ("nullcontext", contextlib.nullcontext, 0),
+]
+
+
+def _same_each_time(fn: Callable[..., Any], breaks: int) -> None:
     compiled, found = torch.compile(fn), []
     for at in (1, 2, 7):
         for call in (compiled, fn):
             written = torch.zeros(2)
             try:
-                result: Any = call(written, torch.arange(5.0), torch.tensor([at])).tolist()
+                result: Any = call(written, torch.arange(5.0), torch.tensor([at]))
+                result = result if result is None else result.tolist()
             except IndexError:
                 result = "IndexError"
             found.append((result, written.tolist()))
     assert found[::2] == found[1::2]
     assert bool(compiled.breaks) == bool(breaks)
+
+
+@pytest.mark.parametrize(("fn", "breaks"), HANDLERS, ids=lambda f: getattr(f, "__name__", f))
+def test_only_handlers_of_what_ops_raise_count(fn: Callable[..., Any], breaks: int) -> None:
+    """Others (and the package's own) leave a function that writes to tensors one graph."""
+    _same_each_time(fn, breaks)
+
+
+@pytest.mark.parametrize("made", ["inside", "outside"])
+@pytest.mark.parametrize(
+    ("manager", "breaks"), [m[1:] for m in MANAGERS], ids=[m[0] for m in MANAGERS]
+)
+def test_only_managers_that_may_end_an_error_count(
+    manager: Callable[[], Any], breaks: int, made: str
+) -> None:
+    def inside(written: Any, x: Any, at: Any) -> Any:
+        written.add_(1)
+        with manager():
+            x = x[at] * 2
+        return x
+
+    def outside(written: Any, x: Any, at: Any, entered: Any) -> Any:
+        written.add_(1)
+        with entered:
+            x = x[at] * 2
+        return x
+
+    if made == "inside":
+        _same_each_time(inside, breaks)
+        return
+    fn = torch.compile(outside)
+    for at in (1, 7):
+        found = []
+        for call in (fn, outside):
+            written = torch.zeros(2)
+            try:
+                result: Any = call(written, torch.arange(5.0), torch.tensor([at]), manager())
+                result = result.tolist()
+            except IndexError:
+                result = "IndexError"
+            found.append((result, written.tolist()))
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("fn", [jittered, written_before], ids=lambda f: f.__name__)

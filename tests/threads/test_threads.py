@@ -123,3 +123,57 @@ def test_a_lock_is_free_in_the_child() -> None:
     leave.set()
     thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _told_too_early(source: str) -> list[int]:
+    """Lines of `forks.tell(self)` after which its function sets an attribute: a child of a fork in
+    another thread would find the object half made."""
+    if "forks.tell(self)" not in source:
+        return []
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            inside = [x for x in ast.walk(node) if isinstance(x, ast.expr)]
+            told = [
+                x.lineno
+                for x in inside
+                if isinstance(x, ast.Call) and ast.unparse(x) == "forks.tell(self)"
+            ]
+            last = max([x.lineno for x in inside if _sets_own_attribute(x)], default=0)
+            found += [line for line in told if line < last]
+    return found
+
+
+def _sets_own_attribute(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    )
+
+
+def test_what_forks_tell_is_whole() -> None:
+    found = {str(p.relative_to(ROOT)): _told_too_early(p.read_text()) for p in ROOT.rglob("*.py")}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+    assert _told_too_early("def f(self):\n    forks.tell(self)\n    self.x = 1") == [2]
+
+
+class _Failing:
+    def forget(self) -> None:
+        raise ValueError("not whole")
+
+
+class _Told:
+    def __init__(self) -> None:
+        self.told = 0
+
+    def forget(self) -> None:
+        self.told += 1
+
+
+def test_all_are_told_though_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other, failing = _Told(), _Told(), _Failing()
+    monkeypatch.setattr(forks, "_told", [one, failing, other])
+    with pytest.raises(ValueError, match="not whole"):
+        forks._forget()
+    assert (one.told, other.told) == (1, 1)

@@ -144,10 +144,17 @@ class once(Generic[T]):
 
 
 def _forget() -> None:
+    """Every lock is free and everyone is told, also when one of them fails."""
     for one in list(_locks):
         one._at_fork_reinit()
+    failed: Exception | None = None
     for each in list(_told):
-        each.forget()
+        try:
+            each.forget()
+        except Exception as error:
+            failed = error
+    if failed is not None:
+        raise failed
 
 
 in_child(_forget)

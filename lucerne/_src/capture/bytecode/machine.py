@@ -11,10 +11,11 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from lucerne._src.base.process.executed_code import note_code
-from lucerne._src.base.process.source_location import is_users, runs_frames
+from lucerne._src.base.process.source_location import runs_frames
 from lucerne._src.capture.bytecode.binding import bind, more_keywords
 from lucerne._src.capture.bytecode.decode import Decoded, decode
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
+from lucerne._src.capture.bytecode.handled_errors import goes_on
 from lucerne._src.capture.bytecode.hooks import Hooks, Natives, Stop
 from lucerne._src.capture.bytecode.links import RULES, Delivery
 from lucerne._src.capture.bytecode.registry import current_table
@@ -332,9 +333,8 @@ class Machine:
             del error, again
 
     def handles_errors(self) -> bool:
-        """Whether a `try` of some frame stands around the instruction at hand. (A `with` does not
-        count: its manager sees the error and lets it through.)"""
-        return any(map(_has_handler, self.frames))
+        """Whether some frame would go on if an op raised at the instruction at hand."""
+        return any(map(goes_on, self.frames))
 
     def unwind(self, error: BaseException, entry: bool = True) -> None:
         """Find the handler of an exception, taking frames away that have none."""
@@ -374,42 +374,6 @@ class Machine:
 
 
 runs_frames(Machine._loop.__code__)
-
-
-RAISED = (RuntimeError, IndexError, ValueError, ZeroDivisionError)
-"""What ops raise for the values of their operands."""
-
-
-def _has_handler(frame: PythonFrame) -> bool:
-    """Whether the user's code would go on after what an op raises here.
-
-    The package lets its errors through, and so does `finally`: what that puts back, a call that
-    raises has not changed.
-    """
-    ops, region = frame.decoded.ops, frame.decoded.region(frame.last)
-    if region is None or not is_users(frame.code) or ops[region.target].name != "PUSH_EXC_INFO":
-        return False  # (what is behind a comprehension puts variables back)
-    at = region.target + 1
-    if ops[at].name == "POP_TOP":  # a bare `except:`
-        return True
-    while True:
-        clause = at
-        while ops[at].name.startswith(("LOAD_", "BUILD_TUPLE", "NOP")):
-            at += 1
-        if ops[at].name != "CHECK_EXC_MATCH":
-            return False
-        if at - clause != 1 or _may_catch(frame, ops[clause]):
-            return True
-        at = ops[at + 1].argument  # where the next clause begins
-
-
-def _may_catch(frame: PythonFrame, op: Any) -> bool:
-    """Whether `except NAME` catches what ops raise; true if nobody can tell."""
-    name = op.argument[-1] if type(op.argument) is tuple else op.argument
-    found = frame.globals.get(name, frame.builtins.get(name)) if type(name) is str else None
-    if op.name != "LOAD_GLOBAL" or not isinstance(found, type):
-        return True
-    return any(issubclass(kind, found) or issubclass(found, kind) for kind in RAISED)
 
 
 def _while_handling(

@@ -401,8 +401,8 @@ class Building:
         if self.captured.handled and program.written:
             # The handler would see half of a call: what is written stays written.
             raise CaptureError(
-                "an op that may raise for its values stands in a `try` of a function that writes "
-                "to tensors"
+                "an op that may raise for its values stands in a `try` or `with` of a function "
+                "that writes to tensors"
             )
         return CacheEntry(
             self.captured, self.guards, runner, program.results, sorted(program.written),

@@ -29,9 +29,11 @@ from lucerne._src.tensor.autograd.state import AutogradState, state_of
 from lucerne._src.tensor.base import TensorBase
 
 IS, HAS, LAYOUT, GRADIENT_IS, PLACE = "is", "has", "layout", "gradient", "place"
-REFUSED = frozenset(("_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned"))
+REFUSED = frozenset(
+    ("__dict__", "_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned")
+)
 """Attributes of tensors that tell what no guard compares: whose memory it is, how often it was
-written to."""
+written to, all that hangs on it."""
 
 
 @dataclass

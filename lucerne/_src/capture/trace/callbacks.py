@@ -51,6 +51,7 @@ from lucerne._src.capture.guards.reachable import is_module
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.trace.fake import CaptureError
 from lucerne._src.capture.trace.recorder import Handlers
+from lucerne._src.capture.trace.subclasses import is_wrapper
 from lucerne._src.ir import dispatch
 from lucerne._src.tensor.autograd.node import GradientNode
 from lucerne._src.tensor.base import TensorBase
@@ -93,6 +94,16 @@ def refuse_inside(container: Any, key: Any) -> None:
     if _state.only_computes:
         shown = f"{type(container).__name__}.{key}"
         raise stop_for(reasons.made("callback", None, f"what writes to {shown}"))
+
+
+_TENSOR_SETS = frozenset(("grad", "data", "requires_grad"))
+"""Attributes of tensors whose changes a graph holds."""
+
+
+def refuse_attribute_of_tensor(container: Any, key: Any, how: Access) -> None:
+    """Stop a write to what somebody hangs on a tensor: a trace has stand-ins, which end with it."""
+    if how is Access.ATTRIBUTE and key not in _TENSOR_SETS and not is_wrapper(container):
+        raise stop_for(reasons.made("write", None, f"the attribute {key} of a tensor"))
 
 
 def _is_library(fn: Any) -> bool:

@@ -62,7 +62,12 @@ from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.capture.symbolic.counters import GIVEN, CounterSource, at_of, written
 from lucerne._src.capture.symbolic.native_scalars import before_operator
-from lucerne._src.capture.trace.callbacks import BackwardCode, followed, refuse_inside
+from lucerne._src.capture.trace.callbacks import (
+    BackwardCode,
+    followed,
+    refuse_attribute_of_tensor,
+    refuse_inside,
+)
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, flatten, keeping
 from lucerne._src.tensor.base import TensorBase
@@ -321,7 +326,10 @@ class FullGraphHooks(Plain):
         self.birth.made[id(value)] = value
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
-        if is_a(container, TensorBase) or self.birth.is_new(container):
+        if is_a(container, TensorBase):
+            refuse_attribute_of_tensor(container, key, how)
+            return
+        if self.birth.is_new(container):
             return
         refuse_inside(container, key)
         if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):

@@ -81,7 +81,11 @@ from lucerne._src.capture.guards.read_log import (
 from lucerne._src.capture.guards.sources import is_known_home
 from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
 from lucerne._src.capture.process_state import ProcessState
-from lucerne._src.capture.trace.callbacks import followed, refuse_inside
+from lucerne._src.capture.trace.callbacks import (
+    followed,
+    refuse_attribute_of_tensor,
+    refuse_inside,
+)
 from lucerne._src.capture.trace.fake import CaptureError, NotYetError, is_fake
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.functionalize import MutationError
@@ -123,7 +127,6 @@ _ONLY_WRITES = frozenset(
 """Methods of containers that do not look at what is in there."""
 _NAMED = (list, dict, bytearray)
 """Containers whose items are compared one by one."""
-_TENSOR_SETS = frozenset(("grad", "data", "requires_grad"))
 
 
 class AgainError(Exception):
@@ -578,8 +581,7 @@ class PartialGraphTracer(Plain):
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         if is_a(container, TensorBase):
-            if how is Access.ATTRIBUTE and key not in _TENSOR_SETS:
-                raise stop_for(reasons.made("write", None, f"the attribute {key} of a tensor"))
+            refuse_attribute_of_tensor(container, key, how)
             return
         if type(container) is Carried:
             raise stop_for(reasons.made("object", None, "a value of before"))

@@ -111,12 +111,14 @@ _LOG_SUM = (
 
 def logaddexp(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
     """The larger one + log(2) where `doubled` + t + ...: where the larger cancels the logarithm,
-    these sums are exact."""
-    larger, below, lost, _ = _apart(f, a, b, 110.0)
+    these sums are exact; elsewhere what log(2) loses beside it is added at the end."""
+    larger, below, lost, apart = _apart(f, a, b, 110.0)
     r, n = reduced(f, below, lost)
     t, rest, doubled = _one_plus(f, r, n)
-    total = f.select(doubled, larger + _LN2, larger) + t
-    return total + f.fma(polynomial(f, t, _LOG_SUM), t * t, rest)
+    rest = f.fma(polynomial(f, t, _LOG_SUM), t * t, rest)
+    whole = f.select(doubled, larger + _LN2, larger)
+    lost = f.select(doubled & apart, larger - (whole - _LN2), f.zero(t.type))
+    return (whole + t) + (rest + lost)
 
 
 def logaddexp2(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:

@@ -89,6 +89,7 @@ class NativeRunner(Runner):
         self._kept = [] if native is None else kept_weights(program, executables)
         self._lay_out()
         self.expect()
+        forks.tell(self)  # last: a fork beside this finds it whole or not at all
 
     def _begin(
         self,
@@ -109,7 +110,6 @@ class NativeRunner(Runner):
         self._move, self._run, self._run_released = _functions()
         self._launch: Any = None if native is None or poison else native.launch_program
         self._poison = itertools.cycle(_POISONS) if poison else None
-        forks.tell(self)
 
     def forget(self) -> None:
         """In a forked child: the call that another thread was in the middle of."""

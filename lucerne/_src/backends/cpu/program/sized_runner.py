@@ -16,6 +16,7 @@ from lucerne._src.backends.cpu.program.image import RunnerTables
 from lucerne._src.backends.cpu.program.kept import KeptWeight, SharedWeight, WeightUse, form_of
 from lucerne._src.backends.cpu.program.runner import NativeRunner, nbytes
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
+from lucerne._src.base.process import forks
 from lucerne._src.base.process.forks import once
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.program import Program
@@ -123,6 +124,7 @@ class SizedRunner(NativeRunner):
             self._take_copies()
         if late:
             self._add_late(late)
+        forks.tell(self)  # last: a fork beside this finds it whole or not at all
 
     def _own_words(self, metas: Sequence[TensorMeta]) -> list[int]:
         """In the order of `NativeSizedProgram._late_places`."""
