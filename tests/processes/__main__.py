@@ -9,6 +9,8 @@ stops [N]             ranks that are stopped, stuck, slow
 flips [N]             checkpoints of 2 ranks with one bit changed
 saves [N]             checkpoints of 2 ranks of which one is killed while it saves
 resize [N]            runs that go on with 4, 2 and 3 ranks, within epochs
+slurm, mpi            ranks that a real Slurm and a real Open MPI start on this machine
+ray PYTHON            Ray's TorchTrainer of four workers, one of them killed
 """
 
 from __future__ import annotations
@@ -16,9 +18,19 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 
 import lucerne.distributed
-from tests.processes import cases, checkpoints, faults, mistakes, models, resize, strangers
+from tests.processes import (
+    cases,
+    checkpoints,
+    clusters,
+    faults,
+    mistakes,
+    models,
+    resize,
+    strangers,
+)
 
 
 def collectives(ranks: int = 4) -> list[str]:
@@ -66,11 +78,12 @@ def stops(count: int = 3) -> list[str]:
     return wrong
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., list[str]]] = {
     "collectives": collectives, "ddp": models.report, "mistakes": report_mistakes,
     "strangers": report_strangers,
     "kills": kills, "stops": stops, "flips": checkpoints.report_flips,
     "saves": checkpoints.report_saves, "resize": resize.report,
+    "slurm": clusters.slurm, "mpi": clusters.mpi, "ray": clusters.ray,
 }  # fmt: skip
 
 
@@ -79,7 +92,7 @@ def main(arguments: list[str]) -> int:
         print(__doc__)
         return 2
     start = time.time()
-    wrong = COMMANDS[arguments[0]](*map(int, arguments[1:]))
+    wrong = COMMANDS[arguments[0]](*(int(x) if x.isdigit() else x for x in arguments[1:]))
     print("\n".join(wrong[:20]))
     print(f"{'FAILED' if wrong else 'passed'} in {time.time() - start:.0f} s")
     return 1 if wrong else 0

@@ -54,10 +54,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--every", type=int, default=5)
     parser.add_argument("--fault", default="none:0:0")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds, after each step")
     options = parser.parse_args()
     kind, rank, at = options.fault.split(":")
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    mine = first and os.environ["RANK"] == rank
+    mine = first and os.environ.get("RANK") == rank  # (srun and mpirun call it otherwise)
     if mine and kind == "init":
         fail("kill")
     dist.init_process_group("gloo")
@@ -80,6 +81,9 @@ def main() -> None:
         if (step + 1) % options.every == 0:
             save = {"model": model, "step": step + 1, "optimizer": optimizer.state_dict()}
             dcp.save(save, checkpoint_id=options.folder)
+            if options.pause and dist.get_rank() == 0:
+                print(f"step {step + 1}", flush=True)
+        time.sleep(options.pause)
     if dist.get_rank() == 0:
         raw = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
         print(f"digest {hashlib.sha256(raw).hexdigest()} from step {start}", flush=True)
