@@ -129,12 +129,14 @@ def bases(graph: Graph) -> dict[Value, tuple[Value, int]]:
 def map_values(fn: Callable[[Value], Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with each Value replaced by `fn(value)`, inside tensor lists as well."""
     return tuple(
-        fn(a)
-        if type(a) is Value
-        else tuple(fn(x) if type(x) is Value else x for x in a)
-        if type(a) is tuple and any(type(x) is Value for x in a)
-        else a
-        for a in args
+        [
+            fn(a)
+            if type(a) is Value
+            else tuple([fn(x) if type(x) is Value else x for x in a])
+            if type(a) is tuple and Value in map(type, a)
+            else a
+            for a in args
+        ]
     )
 
 
@@ -174,33 +176,40 @@ def verify(graph: Graph, deep: bool = False) -> None:
     if len(defined) != len(graph.inputs):
         raise ValueError("graph: an input is listed twice")
     for n, node in enumerate(graph.nodes):
-        if len(node.args) != len(node.op.params):
+        op, args = node.op, node.args
+        if len(args) != len(op.params):
             raise ValueError(
-                f"node {n}: {node.op.name} takes {len(node.op.params)} arguments, has "
-                f"{len(node.args)}"
+                f"node {n}: {op.name} takes {len(op.params)} arguments, has {len(args)}"
             )
-        for a in node.args:
-            if type(a) is Value:
-                _read(a, defined, n)
-            elif type(a) is tuple:
+        for a in args:  # (each pass comes here with each value: no call for those that are right)
+            kind = type(a)
+            if kind is Value:
+                if a.index not in defined:
+                    _read(a, defined, n)
+            elif kind is tuple:
                 for x in a:
-                    if type(x) is Value:
+                    if type(x) is Value and x.index not in defined:
                         _read(x, defined, n)
-            elif type(a) is Graph:
+            elif kind is Graph:
                 _verify_inside(a, n, node, deep)
-        if node.op.kind == VIEW:
-            views.update(v.index for v in node.outputs)
-        _verify_region(n, node, views)
+        if op.args[-3:] == _REGION:
+            _verify_region(n, node, views)
         for v in node.outputs:
             if v.index in defined:
                 raise ValueError(f"node {n}: {v} is defined twice")
             defined.add(v.index)
+        if op.kind == VIEW:
+            views.update([v.index for v in node.outputs])
     for v in graph.outputs:
         _read(v, defined, len(graph.nodes))
     _verify_writes(graph, defined)
     if deep:
         for n, node in enumerate(graph.nodes):
             _verify_metas(n, node)
+
+
+_REGION = ("size", "stride", "offset")
+"""The last arguments of ops that say themselves which part of a memory they read or write."""
 
 
 def _verify_inside(graph: Graph, n: int, node: Node, deep: bool) -> None:
@@ -215,7 +224,7 @@ def _verify_inside(graph: Graph, n: int, node: Node, deep: bool) -> None:
 def _verify_region(n: int, node: Node, views: set[int]) -> None:
     """Another reading of a memory (or a write to a part of it) stays inside of it. One that begins
     at a view may go as far as what that is a view of."""
-    if node.op.args[-3:] != ("size", "stride", "offset") or type(node.args[0]) is not Value:
+    if type(node.args[0]) is not Value:
         return
     size, stride, offset = node.args[-3:]
     if 0 in size or node.args[0].index in views:

@@ -574,7 +574,7 @@ def calls_users(x: Any, depth: int = 0) -> bool:
             v
             for _, m in parts_of_module(x)
             for k, v in m.__dict__.items()
-            if k not in ("_parameters", "_buffers", "_modules")
+            if k not in ("_parameters", "_buffers", "_modules") and not _is_bare(v)
         ]
     elif is_optimizer(x):
         hooks = [v for k, v in vars(x).items() if k.endswith("hooks")]
@@ -590,6 +590,14 @@ def calls_users(x: Any, depth: int = 0) -> bool:
     else:
         return home not in KNOWN_HOMES
     return any(calls_users(p, depth + 1) for p in parts)
+
+
+def _is_bare(x: Any) -> bool:
+    """Whether it is plain, or holds nothing: most of what hangs on a module (hooks) is so."""
+    kind = type(x)
+    return kind in PLAIN or (
+        not x if kind in (dict, list, tuple, set) else kind is OrderedDict and not (x or vars(x))
+    )
 
 
 _NEVER = (
