@@ -11,7 +11,7 @@ import numpy as np
 
 from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
 from lucerne._src.backends.contract.placement import MeshLayout
-from lucerne._src.backends.contract.planned import PlanError, Planner
+from lucerne._src.backends.contract.planned import Planner
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import PendingChecks
 from lucerne._src.backends.xla.chips import chip_of
@@ -24,7 +24,6 @@ from lucerne._src.backends.xla.mesh_calls import (
     tensor_part,
     value_of_tensor,
 )
-from lucerne._src.backends.xla.meshes import MeshUse
 from lucerne._src.backends.xla.planned_calls import PlannedCall, PlannedStep
 from lucerne._src.backends.xla.planning import XlaPlanning
 from lucerne._src.backends.xla.programs import CallProgram, StepProgram
@@ -136,10 +135,6 @@ class XlaBackend(Backend):
         return PlacingCall(graph) if alone else None
 
     def plan(self, chip: str, calls: int = 0) -> Planner:
-        if "engine" in vars(self) or MeshUse.begun:
-            raise PlanError(
-                "a plan must begin before the device is used: make it in a process of its own"
-            )
         return XlaPlanning(chip_of(chip), calls)
 
     # ---- programs ------------------------------------------------------------------------------

@@ -41,8 +41,13 @@ class XlaPlanning(Planner):
         # is for another one.)
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_enable_compilation_cache", False)
-        if self.chip.platform == "cpu":
-            jax.config.update("jax_num_cpu_devices", self.chip.count)
+        count = self.chip.count if self.chip.platform == "cpu" else 1
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError as error:
+            raise PlanError(
+                "a plan must begin before the device is used: make it in a process of its own"
+            ) from error
         XlaPlanning.now = self
         return self
 
