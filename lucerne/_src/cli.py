@@ -28,6 +28,7 @@ from lucerne._src.conformance import (
 from lucerne._src.conformance.cases import TIERS
 from lucerne._src.conformance.page import page
 from lucerne._src.conformance.workers import Progress, as_data, from_data, run_apart, serve
+from lucerne._src.distributed.plan import command as plan_command
 from lucerne._src.distributed.run import agent, jobs
 from lucerne._src.distributed.run import options as run_options
 from lucerne._src.ir.scalar.protocol import REQUIRED
@@ -202,6 +203,7 @@ def parser() -> argparse.ArgumentParser:
     _conformance_options(commands)
     torch_command.add_options(commands)
     _run_options(commands)
+    _plan_options(commands)
     _export_options(commands)
     _build_options(commands)
     _convert_options(commands)
@@ -216,6 +218,12 @@ def _run_options(commands: Any) -> None:
     ranks = commands.add_parser("ranks", help="what the ranks of running jobs are doing")
     jobs.add_arguments(ranks)
     ranks.set_defaults(run=jobs.show)
+
+
+def _plan_options(commands: Any) -> None:
+    made = commands.add_parser("plan", help=plan_command.DESCRIPTION)
+    plan_command.add_arguments(made)
+    made.set_defaults(run=plan_command.run)
 
 
 def _export_options(commands: Any) -> None:

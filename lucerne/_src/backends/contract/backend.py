@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from lucerne._src.backends.contract.placement import MeshLayout
+from lucerne._src.backends.contract.planned import Planner
 from lucerne._src.base.device import device
 from lucerne._src.base.dtype import dtype as DType
 from lucerne._src.base.process.sealed_folder import Cache
@@ -22,7 +23,7 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
 
-CONTRACT_VERSION = 7
+CONTRACT_VERSION = 8
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -40,6 +41,7 @@ CHANGES = {
     6: "new and optional: `take(graph, constants)` (a whole graph as one program, before fusion), "
     "`takes(dtype)`, `about`",
     7: "new and optional: `mesh_size`, `lay_out`, `layout_of`, `part` (tensors over a mesh)",
+    8: "new and optional: `plan` (programs for devices that are not here)",
 }
 """What each version brought."""
 
@@ -210,6 +212,15 @@ class Backend(ABC):
     def part(self, t: TensorState, k: int) -> tuple[Buffer, TensorMeta]:
         """What the k-th device of the mesh has of a tensor, as memory on no mesh."""
         raise NotImplementedError(f"{type(self).__name__} has no meshes")
+
+    def plan(self, chip: str, calls: int = 0) -> Planner:
+        """Planning for a device that is not here, by its name: within it nothing is allocated or
+        computed, and the programs of compiled functions are compiled. It must begin before the
+        backend is used. `calls`: `PlanComplete` is raised when a program was called so many times;
+        0: never."""
+        raise NotImplementedError(
+            f"{type(self).__name__} can't compile for devices that are not here"
+        )
 
     # ---- composites as one kernel --------------------------------------------------------------
     #

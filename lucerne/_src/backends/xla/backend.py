@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
 from lucerne._src.backends.contract.placement import MeshLayout
+from lucerne._src.backends.contract.planned import Planner
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import PendingChecks
+from lucerne._src.backends.xla.chips import chip_of
 from lucerne._src.backends.xla.mesh_calls import (
     PLACING,
     PlacingCall,
@@ -21,6 +24,8 @@ from lucerne._src.backends.xla.mesh_calls import (
     tensor_part,
     value_of_tensor,
 )
+from lucerne._src.backends.xla.planned_calls import PlannedCall, PlannedStep
+from lucerne._src.backends.xla.planning import XlaPlanning
 from lucerne._src.backends.xla.programs import CallProgram, StepProgram
 from lucerne._src.backends.xla.types import is_known
 from lucerne._src.backends.xla.walk import has_rule, is_walkable
@@ -42,15 +47,24 @@ _WORTH_KEEPING = 0.2
 class XlaBackend(Backend):
     """XLA, on the device that JAX takes by default."""
 
-    contract_version = 7
+    contract_version = 8
     own_memory = True
 
     def __init__(self) -> None:
-        self.engine = jax.devices()[0]
         self.pending = PendingChecks()
         if config.cache_dir and not jax.config.jax_compilation_cache_dir:
             _keep_programs(str(config.cache_dir))
         forks.in_child(self.pending.refuse)
+
+    @functools.cached_property
+    def engine(self) -> Any:
+        """The device that tensors lie on. (JAX looks for devices now, and not before: a plan is
+        made without them.)"""
+        return jax.devices()[0]
+
+    @property
+    def platform(self) -> str:
+        return self.engine.platform if XlaPlanning.now is None else XlaPlanning.now.chip.platform
 
     def devices(self) -> list[device]:
         return [device("xla")]
@@ -71,15 +85,21 @@ class XlaBackend(Backend):
         return id(buffer)
 
     def from_host(self, data: np.ndarray[Any, Any]) -> Buffer:
+        if XlaPlanning.now is not None:
+            return ArrayCell(data.nbytes)
         flat = np.array(data).reshape(-1).view(np.uint8)
         return ArrayCell(flat.nbytes, flat)
 
     def to_host(self, buffer: Buffer) -> np.ndarray[Any, Any]:
+        if XlaPlanning.now is not None:
+            return XlaPlanning.now.look(buffer)
         self.pending.look()
         found: np.ndarray[Any, Any] = buffer.bytes()
         return found
 
     def write(self, buffer: Buffer, start: int, data: np.ndarray[Any, Any]) -> None:
+        if XlaPlanning.now is not None:
+            return
         flat = np.asarray(data).reshape(-1).view(np.uint8)
         whole = buffer.bytes() if start or flat.nbytes < buffer.nbytes else np.empty(0, np.uint8)
         if whole.nbytes:
@@ -94,7 +114,7 @@ class XlaBackend(Backend):
     # ---- meshes --------------------------------------------------------------------------------
 
     def mesh_size(self) -> int:
-        return len(jax.devices())
+        return len(jax.devices()) if XlaPlanning.now is None else XlaPlanning.now.chip.count
 
     def lay_out(self, t: TensorState, layout: MeshLayout | None, terms: Any = None) -> None:
         self.pending.check()
@@ -114,16 +134,22 @@ class XlaBackend(Backend):
         alone = len(graph.nodes) == 1 and graph.nodes[0].op.qualified in PLACING
         return PlacingCall(graph) if alone else None
 
+    def plan(self, chip: str, calls: int = 0) -> Planner:
+        return XlaPlanning(chip_of(chip), calls)
+
     # ---- programs ------------------------------------------------------------------------------
 
     def takes(self, dtype: dt.dtype) -> bool:
-        return is_known(dtype) and not (self.engine.platform == "tpu" and dtype in _WIDE)
+        return is_known(dtype) and not (dtype in _WIDE and self.platform == "tpu")
 
     def supports(self, op: Op) -> bool:
-        return has_rule(op) or op.qualified == _NONZERO
+        drawn = XlaPlanning.now is not None and op.kind == op_.RANDOM  # (nobody draws)
+        return has_rule(op) or op.qualified == _NONZERO or drawn
 
     def compile(self, graph: Graph) -> Executable:
         self._check(graph)
+        if XlaPlanning.now is not None:
+            return PlannedCall(graph)
         if graph.nodes[0].op.qualified == _NONZERO:
             return self._nonzero
         return CallProgram(graph, self.pending)
@@ -135,7 +161,8 @@ class XlaBackend(Backend):
             return None
         if not is_walkable(graph):
             return None
-        made = StepProgram(graph, constants, self.pending)
+        kind = StepProgram if XlaPlanning.now is None else PlannedStep
+        made = kind(graph, constants, self.pending)
         made.prepare()
         return made
 
@@ -146,7 +173,7 @@ class XlaBackend(Backend):
             for v in (*graph.inputs, *node.outputs):
                 if isinstance(v.meta, TensorMeta) and not self.takes(v.meta.dtype):
                     raise NotImplementedError(
-                        f"xla has no dtype {v.meta.dtype.name} on {self.engine.platform}"
+                        f"xla has no dtype {v.meta.dtype.name} on {self.platform}"
                     )
 
     def _nonzero(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 
 from lucerne._src.backends.xla.layout import memory_order
 from lucerne._src.backends.xla.meshes import whole
+from lucerne._src.backends.xla.planning import XlaPlanning, struct
 from lucerne._src.backends.xla.types import jtype
 from lucerne._src.ir.meta import TensorMeta, make_meta
 
@@ -38,6 +39,9 @@ class ArrayCell:
         exact = not offset and meta.numel == count and meta.is_dense
         self.meta = meta if exact else make_meta(meta.dtype, (count,), None, meta.device)
         kind = jtype(meta.dtype)
+        if XlaPlanning.now is not None:
+            self.array, self.host = struct(self.meta.shape, kind), None
+            return
         if self.host is None:
             self.array = jnp.zeros(tuple(self.meta.shape), kind)
             return

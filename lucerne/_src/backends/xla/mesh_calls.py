@@ -17,13 +17,19 @@ from lucerne._src.backends.xla.meshes import (
     MeshUse,
     Spread,
     as_before,
+    copied,
+    is_planned,
+    laid,
     layout_of,
     part,
     place_of,
     sharding_of,
     spread,
     spread_terms,
+    whole,
 )
+from lucerne._src.backends.xla.planning import XlaPlanning
+from lucerne._src.backends.xla.types import jtype
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 
@@ -57,7 +63,7 @@ def join(cells: Sequence[ArrayCell]) -> list[Any]:
     target = NamedSharding(mesh, PartitionSpec())
     for k, cell in enumerate(cells):
         if found[k] is None:
-            cell.array = jax.device_put(cell.array, target)
+            cell.array = laid(cell.array, target)
             found[k] = place_of(cell.array)
     return found
 
@@ -68,12 +74,26 @@ def value_of_tensor(t: Any) -> Any:
     if cell.array is None:
         cell.settle(t._meta, t._offset)
     assert cell.meta is not None
+    if XlaPlanning.now is not None:
+        return _planned_value(t, cell)
     return read(cell.array, cell.meta, t._meta, t._offset)
+
+
+def _planned_value(t: Any, cell: ArrayCell) -> Any:
+    """The same of a plan: where a view lies is known of one with its cell's shape."""
+    x, meta = cell.array, t._meta
+    if _fills(t):
+        return whole(x)
+    shape = tuple(meta.shape)
+    there = x.sharding if is_planned(x) and x.shape == shape else None
+    return jax.ShapeDtypeStruct(shape, jtype(meta.dtype), sharding=there)
 
 
 def _alone(x: Any) -> Any:
     """An array on no mesh. (By way of the host: JAX would refuse to compute with one that it was
     told to keep on one device and another on a mesh.)"""
+    if is_planned(x):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
     return x if sharding_of(x) is None else jnp.asarray(np.array(x))
 
 
@@ -97,7 +117,7 @@ class PlacingCall:
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         [out], t = outputs, inputs[-1 if self._like else 0]
-        x = jnp.copy(value_of_tensor(t))  # an array belongs to one cell
+        x = copied(value_of_tensor(t))  # an array belongs to one cell
         if self._like:
             other = inputs[0]
             value = value_of_tensor(other)
@@ -112,7 +132,7 @@ class PlacingCall:
         """Terms that are to stay the same terms."""
         held = t._storage.buffer.array
         if type(held) is Spread and held.terms and layout_of(held) == self._layout:
-            return Spread(jnp.copy(held.array), held.shape, held.terms)
+            return Spread(copied(held.array), held.shape, held.terms)
         return None
 
 
@@ -141,6 +161,8 @@ def tensor_layout(t: Any) -> MeshLayout | None:
 def tensor_part(t: Any, k: int) -> tuple[ArrayCell, TensorMeta]:
     """What device `k` has of a tensor, in a cell of its own."""
     cell = t._storage.buffer
+    if XlaPlanning.now is not None:
+        XlaPlanning.now.look(cell)
     found = part(cell.array if _fills(t) else value_of_tensor(t), k)
     meta: TensorMeta = t._meta.like(shape=found.shape)
     made = ArrayCell(found.nbytes)

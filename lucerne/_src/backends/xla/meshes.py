@@ -26,6 +26,7 @@ from lucerne._src.backends.contract.placement import (
     Replicate,
     Shard,
 )
+from lucerne._src.backends.xla.planning import XlaPlanning
 
 Shape = tuple[int, ...]
 _SHAPES: dict[Mesh, MeshShape] = {}
@@ -41,11 +42,17 @@ class MeshUse:
 @functools.cache
 def jax_mesh(shape: MeshShape) -> Mesh:
     MeshUse.begun = True
-    devices = jax.devices()
+    plan = XlaPlanning.now
+    devices = jax.devices() if plan is None else plan.devices(max(shape.devices, default=0) + 1)
     picked = np.array([devices[k] for k in shape.devices]).reshape(shape.sizes)
     made = Mesh(picked, shape.names)
     _SHAPES.setdefault(made, shape)
     return made
+
+
+def shape_of_mesh(mesh: Mesh) -> MeshShape:
+    """What a mesh was made for."""
+    return _SHAPES[mesh]
 
 
 # ---- what an array stands for --------------------------------------------------------------------
@@ -93,6 +100,8 @@ def whole(x: Any) -> Any:
     if type(x) is not Spread:
         return x
     found = x.array
+    if is_planned(found):
+        return jax.ShapeDtypeStruct(x.shape, found.dtype)
     for op in x.terms:
         found = _FOLDS[op](found, 0)
     return found if found.shape == x.shape else lax.slice(found, [0] * found.ndim, x.shape)
@@ -161,9 +170,28 @@ def even(shape: Shape, cuts: Sequence[Sequence[str]], mesh: Mesh) -> Shape:
     return tuple(found)
 
 
+def is_planned(x: Any) -> bool:
+    """Whether it has a shape only: it is of a plan."""
+    return type(x) is jax.ShapeDtypeStruct
+
+
+def laid(x: Any, sharding: Any) -> Any:
+    """An array that lies so from now on."""
+    if is_planned(x):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+    return jax.device_put(x, sharding)
+
+
+def copied(x: Any) -> Any:
+    """Another array with the same elements."""
+    return x if is_planned(x) else jnp.copy(x)
+
+
 def _padded(x: Any, shape: Shape) -> Any:
     if x.shape == shape:
         return x
+    if is_planned(x):
+        return jax.ShapeDtypeStruct(shape, x.dtype)
     return jnp.pad(x, [(0, b - a) for a, b in zip(x.shape, shape, strict=True)])
 
 
@@ -182,7 +210,7 @@ def spread(x: Any, layout: MeshLayout, held: Any = None) -> Any:
     for name, op in reversed(terms):
         x = _as_terms(x, op, mesh.shape[name])
     entries = [*[name for name, _ in terms], *entries]
-    array = jax.device_put(x, _sharding(mesh, entries))
+    array = laid(x, _sharding(mesh, entries))
     return array if array.shape == shape else Spread(array, shape, tuple(op for _, op in terms))
 
 
@@ -193,7 +221,7 @@ def spread_terms(stacked: Any, layout: MeshLayout) -> Spread:
     cuts = _cuts(layout, len(shape), [])
     stacked = _padded(stacked, (*stacked.shape[: len(terms)], *even(shape, cuts, mesh)))
     names = [*[name for name, _ in terms], *[_entry(cut) for cut in cuts]]
-    array = jax.device_put(stacked, _sharding(mesh, names))
+    array = laid(stacked, _sharding(mesh, names))
     return Spread(array, shape, tuple(op for _, op in terms))
 
 
@@ -208,6 +236,8 @@ def _terms(layout: MeshLayout) -> list[tuple[str, str]]:
 
 def _as_terms(x: Any, op: str, count: int) -> Any:
     """A value as terms of itself: the first is all of it, unless each may be."""
+    if is_planned(x):
+        return jax.ShapeDtypeStruct((count, *x.shape), x.dtype)
     if op not in ("sum", "product", "bxor"):
         return jnp.broadcast_to(x, (count, *x.shape))
     neutral = jnp.full((count - 1, *x.shape), op == "product", x.dtype)
@@ -231,7 +261,7 @@ def as_before(x: Any, was: Any) -> Any:
     target, large = as_it_was(x.shape, was)
     if x.shape == large and sharding_of(x) == target:
         return x
-    array = jax.device_put(_padded(x, large), target)
+    array = laid(_padded(x, large), target)
     return array if array.shape == x.shape else Spread(array, x.shape)
 
 

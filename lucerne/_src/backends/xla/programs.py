@@ -213,6 +213,8 @@ class MadeCall(NamedTuple):
 class StepProgram(Runner):
     """A captured graph as one program: what it writes is donated, and swapped in its cell."""
 
+    walk = Walk
+
     def __init__(self, graph: Graph, constants: Mapping[int, Any], pending: PendingChecks) -> None:
         self.graph, self.pending = graph, pending
         self._inputs: list[tuple[bool, Any]] = []
@@ -319,23 +321,24 @@ class StepProgram(Runner):
         targets = [place[v.index] for v, _ in graph.writes]
         touched = list(dict.fromkeys(r.cell for r in targets if r is not None))
         checks: list[Check] = []
+        kept: list[Any] = []
         lies = [place_of(arrays[k]) for k in first] if MeshUse.begun else [None] * len(first)
         places = {k: lies[r.cell] for k, r in place.items() if r is not None}
 
         def run(*given: Any) -> list[Any]:
             arrays, rest = list(given[: len(first)]), iter(given[len(first) :])
-            walk, own = Walk(graph, places), Distinct(given)
+            walk, own = self.walk(graph, places), Distinct(given)
             values = [
                 next(rest) if r is None else read(arrays[r.cell], r.have, r.meta, r.offset)
                 for r in order
             ]
             found, new = walk(values)
+            kept[:] = [walk.places.get(v.index) if v.meta.is_dense else None for v in graph.outputs]
             made = [
-                stored_as(
-                    own(_laid(x, v.meta)), walk.places.get(v.index) if v.meta.is_dense else None
-                )
-                for x, v in zip(found, graph.outputs, strict=True)
+                stored_as(own(_laid(x, v.meta)), place)
+                for x, v, place in zip(found, graph.outputs, kept, strict=True)
             ]
+            kept.extend(lies[slot] for slot in touched)
             for value, r in zip(new, targets, strict=True):
                 assert r is not None
                 arrays[r.cell] = _written(arrays[r.cell], r, value_of(value, r.meta))
@@ -349,7 +352,10 @@ class StepProgram(Runner):
         lowered = jitted.lower(*fed)
         held = [held_as(v.meta) for v in graph.outputs]
         written = [first[slot] for slot in touched]
-        return MadeStep(lowered.compile(), first, written, held, checks, lowered)
+        return MadeStep(self._compiled(lowered), first, written, held, checks, lowered, kept)
+
+    def _compiled(self, lowered: Any) -> Any:
+        return lowered.compile()
 
     def _in_graph_order(self, readings: list[Reading]) -> list[Reading | None]:
         """How each input of the graph is read; None: it is a number."""
@@ -372,6 +378,8 @@ class MadeStep(NamedTuple):
     checks: list[Check]
     lowered: Any
     """What XLA was given: for people."""
+    places: list[Any]
+    """How results and what is written are to lie (`meshes.place_of`); None: as XLA likes."""
 
     def lowered_text(self) -> str:
         found: str = self.lowered.as_text()

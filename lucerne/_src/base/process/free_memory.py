@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 try:
@@ -50,3 +51,11 @@ def _of_limit() -> int:
     if most == _limits.RLIM_INFINITY or not pages:
         return UNKNOWN
     return max(0, most - int(pages[0]) * _limits.getpagesize())
+
+
+def peak_memory() -> int:
+    """Bytes that this process took at most so far; `UNKNOWN` where the system does not say."""
+    if _limits is None:
+        return UNKNOWN
+    most: int = _limits.getrusage(_limits.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10

@@ -1,0 +1,178 @@
+"""From what a program does to seconds, and to whether it fits.
+
+Times are bounds. The lower one is at the chip's best, with all that is sent hidden behind what is
+computed; the upper one at the share of it that programs reach, with nothing hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lucerne._src.backends.contract.placement import MeshShape
+from lucerne._src.backends.contract.planned import Chip, Collective, PlannedProgram
+
+MOVES = ("all-to-all", "collective-permute")
+"""What brings a tensor from one placement to another, and would not be needed if it lay right."""
+_TWICE = "all-reduce"
+
+
+@dataclass
+class Sent:
+    """Collectives of one kind along the same dimensions of the mesh."""
+
+    kind: str
+    axes: tuple[str, ...]
+    devices: int
+    """In each group."""
+    count: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class StepCosts:
+    """One program on one kind of device."""
+
+    program: PlannedProgram
+    chip: Chip
+    products: float
+    """Seconds of products at the chip's best."""
+    moved: float
+    """Seconds of its memory."""
+    sent: list[Sent]
+
+    @property
+    def wire(self) -> float:
+        """Seconds of all that is sent."""
+        return sum(s.seconds for s in self.sent)
+
+    @property
+    def best(self) -> float:
+        return max(self.products, self.moved, self.wire)
+
+    @property
+    def worst(self) -> float:
+        return max(self.products / self.chip.reached, self.moved) + self.wire
+
+    @property
+    def peak(self) -> int:
+        return self.program.memory.peak
+
+    @property
+    def fits(self) -> bool:
+        return self.peak <= self.chip.memory
+
+
+def costs_of(program: PlannedProgram, chip: Chip) -> StepCosts:
+    """The figures of a program."""
+    found: dict[tuple[str, tuple[str, ...]], Sent] = {}
+    for c in program.collectives:
+        row = found.setdefault((c.kind, c.axes), Sent(c.kind, c.axes, _members(c)))
+        row.count += c.times
+        row.nbytes += c.times * c.nbytes
+        row.seconds += c.times * seconds_of(c, program.mesh, chip)
+    return StepCosts(
+        program,
+        chip,
+        program.flops / chip.flops,
+        program.nbytes / chip.bandwidth,
+        sorted(found.values(), key=lambda s: -s.seconds),
+    )
+
+
+def _members(c: Collective) -> int:
+    return len(c.group) or 2
+
+
+def seconds_of(c: Collective, mesh: MeshShape | None, chip: Chip) -> float:
+    """How long a collective takes: a ring, in which each of `n` devices passes on `(n - 1) / n` of
+    the whole (twice that to reduce and to gather again); and the first byte's way, which doubles
+    its reach at each turn.
+
+    Between hosts each device has a connection of its own, so of a group with `k` devices in each
+    host every one carries a `k`-th of what the host sends. In an exchange (`all-to-all`) `nbytes`
+    is what each device has; all of that but an `n`-th goes to others.
+
+    >>> from lucerne._src.backends.contract.planned import ChipLink
+    >>> chip = Chip("c", "gpu", 0, 1.0, 1.0, ChipLink(4.0, 0.0), ChipLink(1.0, 0.0), 2, 8)
+    >>> near = Collective("all-gather", 8, (0, 1))
+    >>> seconds_of(near, None, chip)  # half of 8 bytes at 4 bytes a second
+    1.0
+    >>> seconds_of(Collective("all-gather", 8, (0, 1, 2, 3)), None, chip)  # 3/4, by two devices
+    3.0
+    """
+    if c.pairs:
+        far = any(_host(a, mesh, chip) != _host(b, mesh, chip) for a, b in c.pairs)
+        link = chip.far if far else chip.near
+        return c.nbytes / link.bandwidth + link.latency
+    n = len(c.group)
+    if n < 2:
+        return 0.0
+    hosts = [_host(k, mesh, chip) for k in c.group]
+    together = hosts.count(hosts[0])
+    turns = 2 if c.kind == _TWICE else 1
+    passed = turns * c.nbytes * (n - 1) / n
+    latency = turns * math.ceil(math.log2(together)) * chip.near.latency
+    seconds = passed / chip.near.bandwidth
+    if together < n:
+        latency += turns * math.ceil(math.log2(n / together)) * chip.far.latency
+        outside = c.nbytes * (n - together) / n if c.kind in MOVES else passed / together
+        seconds = max(seconds, outside / chip.far.bandwidth)
+    return seconds + latency
+
+
+def _host(k: int, mesh: MeshShape | None, chip: Chip) -> int:
+    number = k if mesh is None else mesh.devices[k]
+    return number // chip.together
+
+
+# ---- what to do ----------------------------------------------------------------------------------
+
+
+def fixes(costs: StepCosts) -> list[str]:
+    """What would make a program fit, the most helpful first; empty: it fits."""
+    memory, over = costs.program.memory, costs.peak - costs.chip.memory
+    if over <= 0:
+        return []
+    found: list[tuple[float, str]] = []
+    spread = [a for a in costs.program.arguments if a.whole > a.nbytes]
+    devices = 1 if costs.program.mesh is None else len(costs.program.mesh.devices)
+    alone = [a for a in costs.program.arguments if a.whole == a.nbytes]
+    if alone and devices > 1:
+        saved = sum(a.nbytes for a in alone) * (devices - 1) / devices
+        found.append((saved, "cut what lies whole on each device (`fully_shard`, `Shard`)"))
+    if memory.temporaries:
+        half = memory.temporaries / 2
+        found.append((half, "halve the batch of each device, or run it as two micro-batches"))
+        kept = 0.6 * memory.temporaries
+        found.append((kept, "keep fewer activations: `torch.utils.checkpoint` around each layer"))
+    if spread:
+        half = sum(a.nbytes for a in spread) / 2
+        found.append((half, "cut parameters and optimizer state over twice as many devices"))
+    if memory.elsewhere:
+        found.append((memory.elsewhere, "free the tensors that are alive beside the program"))
+    found.sort(key=lambda pair: -pair[0])
+    return [
+        f"{text}: about {saved / 1e9:.2f} GB less" + (", enough alone" if saved >= over else "")
+        for saved, text in found[:3]
+    ]
+
+
+def reshards(program: PlannedProgram) -> list[tuple[str, str, int, int]]:
+    """Where tensors change their placement in the middle of a program: line, kinds, how many,
+    bytes; the most first."""
+    found: dict[str, list[Collective]] = {}
+    for c in program.collectives:
+        if c.kind in MOVES:
+            found.setdefault(c.where or "an unknown line", []).append(c)
+    rows = [
+        (
+            where,
+            ", ".join(sorted({c.kind for c in made})),
+            sum(c.times for c in made),
+            sum(c.times * c.nbytes for c in made),
+        )
+        for where, made in found.items()
+    ]
+    return sorted(rows, key=lambda row: -row[3])
