@@ -24,6 +24,10 @@ CELLS = [
     ("numpy by item", "parts write"),
     ("array.array", "nested"),
     ("memoryview", "parts write"),
+    ("numpy by out in a place", "parts write"),
+    ("numpy by a tensor over it", "parts write"),
+    ("ctypes value", "before"),
+    ("bytearray that grows", "parts write"),
 ]
 
 
