@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from lucerne._src.base.config import ENVIRONMENT, VARIABLE_GETTER
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import Place, is_users
@@ -24,7 +26,7 @@ from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Decision, Stop, is_entered
 from lucerne._src.capture.bytecode.targets import python_function
-from lucerne._src.capture.effects.arrays import ARRAYS, base_of, written_by
+from lucerne._src.capture.effects.arrays import ARRAYS, base_of, is_opaque, owner_of, written_by
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.capture.guards.tensor_reads import REFUSED
 from lucerne._src.capture.trace.fake import is_fake
@@ -235,9 +237,30 @@ def hashes_given(frame: PythonFrame, looked: Any) -> Stop | None:
     return None
 
 
-def large_array(x: Any) -> Stop:
-    """A stop before an array is looked at that is too large to be compared."""
-    return stop_for(reasons.made("numpy", None, f"a large {type(x).__name__}"))
+def unguarded_array(why: str) -> Stop:
+    """A stop before an array is looked at that can't be compared."""
+    return stop_for(reasons.made("numpy", None, why))
+
+
+def refuse_opaque(x: Any) -> None:
+    """Stop before something is looked at, or written to, that can't be compared at all."""
+    if is_opaque(x):
+        kind = "numpy" if is_a(x, _OF_NUMPY) else "library"
+        raise stop_for(reasons.made(kind, None, f"a {type(x).__name__}"))
+
+
+_OF_NUMPY = (np.ndarray, np.void, np.flatiter, np.nditer, np.poly1d)
+
+
+def refuse_memory(container: Any, birth: Any) -> None:
+    """Stop before memory is written to that was there before, if only by a view that is new."""
+    refuse_opaque(container)
+    if not is_a(container, ARRAYS):
+        return
+    owner = owner_of(container)
+    if is_a(owner, (*ARRAYS, bytearray)) and birth.is_new(container) and birth.is_new(owner):
+        return
+    raise stop_for(reasons.made("write", None, "an array"))
 
 
 def writes_array(fn: Any, args: Any, kwargs: Any, birth: Any) -> Stop | None:
@@ -254,9 +277,8 @@ def array_in_place(frame: PythonFrame, birth: Any) -> Stop | None:
     if op.name != "BINARY_OP" or not str(op.argument).endswith("="):
         return None
     left = frame.stack[-2]
-    if not is_a(left, ARRAYS) or birth.is_new(left) is birth.is_new(base_of(left)) is True:
-        return None
-    return stop_for(reasons.made("write", None, "an array"))
+    refuse_memory(left, birth)
+    return None
 
 
 def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:

@@ -34,6 +34,7 @@ from lucerne._src.capture.bytecode.frame import iterator_on
 from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
 from lucerne._src.capture.effects.library_writes import LibraryWrites
+from lucerne._src.capture.effects.memory import MemoryWrites
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_plain
 from lucerne._src.capture.guards.implicit import CLASS_NAMES, ImplicitGuards
@@ -94,6 +95,26 @@ def is_changing(fn: Any) -> bool:
     if home == "operator":
         return name in _IN_PLACE or name.strip("_") in _INS
     return False
+
+
+def _never_writes(fn: Any) -> bool:
+    """Whether it is a builtin that leaves the memory of its arguments alone, as most calls are.
+
+    >>> from lucerne._src.capture.breaks.native_callbacks import _never_writes
+    >>> _never_writes(len), _never_writes(list)
+    (True, False)
+    """  # (a list takes everything from an iterator)
+    return type(fn) in (types.BuiltinFunctionType, type) and fn in _ONLY_ASK
+
+
+_ONLY_ASK = frozenset(
+    (
+        len, isinstance, issubclass, id, abs, callable, repr, hash, ord, chr, round, divmod, type,
+        int, float, bool, str, complex, range, slice, zip, map, enumerate, getattr, hasattr,
+    )
+)  # fmt: skip
+"""Builtins that call no function they are given, and write to nothing (methods of the user's that
+they ask are watched)."""
 
 
 def may_change_owner(fn: Any) -> bool:
@@ -193,7 +214,14 @@ class NativeCallbacks:
         (`call_policy.native_call`), and has too many functions to be told of each."""
         if not is_ours(fn):
             self._refuse_writes(fn, args)
-            return by_value(fn, args, kwargs)
+            if _never_writes(fn):
+                return by_value(fn, args, kwargs)
+            memory = MemoryWrites((fn, *args, *kwargs.values()), self.birth.is_new)
+            try:
+                return by_value(fn, args, kwargs)
+            finally:
+                if memory.before:
+                    self._refuse_memory(memory)
         args, kwargs = for_ops(fn, args, kwargs)
         writes = LibraryWrites((fn, getattr(fn, "__self__", None), *args, *kwargs.values()))
         try:
@@ -208,6 +236,14 @@ class NativeCallbacks:
         if not all(map(self.birth.is_new, writes.changed())):
             writes.undo()
             raise Stop("write", reasons.made("write", None, reasons.name_of(fn)))
+
+    @staticmethod
+    def _refuse_memory(memory: MemoryWrites) -> None:
+        """A native call that has written to an array which was there before, likewise."""
+        found = memory.changed()
+        if found is not None:
+            what = f"the memory of a {type(found).__name__}"
+            raise Stop("write", reasons.made("write", None, what))
 
     @staticmethod
     def _comes_back(fn: Any, args: Any, kwargs: Any) -> bool:

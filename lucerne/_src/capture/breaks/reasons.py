@@ -397,8 +397,8 @@ def is_foreign(fn: Any) -> bool:
     try:
         if fn in _IMPURE_BUILTINS:
             return True
-    except TypeError:  # it has no hash
-        return False
+    except TypeError:  # it has no hash, so it is none of them (a function of ctypes)
+        pass
     if debugger.stops_inside(fn):
         return True
     owner = getattr(fn, "__self__", None)

@@ -88,6 +88,7 @@ class NewObjects:
         """Whether an object is known to be old: for those the collector does not look after."""
         self.made: dict[int, Any] = {}
         """Dicts that the machine has seen being made."""
+        self._found: dict[int, Any] = {}
         self._young: set[int] = set()
         self._old: dict[int, Any] = {}
         self._collections: list[int] = []
@@ -112,9 +113,14 @@ class NewObjects:
         NewObjects.holder = None
         gc.unfreeze()
 
+    def found_outside(self, x: Any) -> None:
+        """It was found in something that was there before. (Of arrays the collector knows
+        nothing.)"""
+        self._found[id(x)] = x
+
     def is_new(self, x: Any) -> bool:
         """Whether it was made since."""
-        if self.known(x) or _is_of_module(x):
+        if id(x) in self._found or self.known(x) or _is_of_module(x):
             return False
         if type(x) is dict and id(x) in self.made:
             return True

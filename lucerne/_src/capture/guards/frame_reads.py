@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.raw import is_a, looks_plainly, own_dict, raw_attribute
-from lucerne._src.capture.breaks.call_policy import large_array
+from lucerne._src.capture.breaks.call_policy import refuse_opaque, unguarded_array
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
 from lucerne._src.capture.effects.objects import (
@@ -99,11 +99,15 @@ class FrameReads:
         if is_a(x, TensorBase):
             self.looked.touch(x)
             return None
+        refuse_opaque(x)
         if is_a(x, ARRAYS):
             for a in (x, base_of(x)):
-                if is_a(a, ARRAYS) and self.facts is not None and not self.facts.array(a):
-                    raise large_array(a)
+                why = self.facts.array(a) if is_a(a, ARRAYS) and self.facts is not None else ""
+                if why:
+                    raise unguarded_array(why)
             return None
+        if type(x) is bytearray and self.facts is not None and not self.is_rooted(x):
+            self.facts.array(x)
         if is_fixed(x) or depth > _DEEPEST:
             return None
         if id(x) in self.whole or id(x) in self.contents:
@@ -317,6 +321,9 @@ class FrameGuard:
                     self._value(part, f"{v}[{k}]", f"{name}[{k}]")
         elif is_a(x, dict) and whole:
             self._dict(x, v, name)
+        elif is_a(x, bytearray) and whole:
+            same = f"{v} == {self._constant(bytes(x))}"
+            self._unless(same, f"the content of {name}")
         elif is_a(x, (set, frozenset)) and whole:
             at = self._constant(x.copy())
             same = f"{v} == {at}" if all(map(is_plain, x)) else f"same({v}, {at})"

@@ -10,13 +10,19 @@ from __future__ import annotations
 import builtins
 import functools
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.bytecode.targets import find_in_class, python_function
-from lucerne._src.capture.effects.arrays import MOST_BYTES, contents, size_of
+from lucerne._src.capture.effects.arrays import (
+    ARRAYS,
+    SHARING,
+    contents,
+    owner_of,
+    unguarded,
+)
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.stores import MISSING, PLAIN
 from lucerne._src.capture.guards.sources import (
@@ -69,6 +75,10 @@ class ImplicitGuards:
         """Under which a class has a function."""
         self._ran: set[tuple[types.CodeType, int]] = set()
         """What native code has called, with which objects."""
+        self.tensors: Collection[Any] = ()
+        """Real tensors from outside, whose memory an array may be."""
+        self._shared: set[int] = set()
+        """Ids of arrays that a tensor was made of since."""
 
     def held(self) -> list[Source]:
         """The places that are now as they were."""
@@ -218,16 +228,17 @@ class ImplicitGuards:
         else:
             self.of_class(kind, key)
 
-    def array(self, x: Any) -> bool:
-        """The contents of an array were looked at; False: it is too large to be compared."""
+    def array(self, x: Any) -> str:
+        """The contents of an array were looked at; why they can't be compared (empty: they are)."""
         if self.birth.is_new(x):
-            return True
-        if size_of(x) > MOST_BYTES:
-            return False
+            return ""
+        why = unguarded(x, self.tensors, self._shared)
+        if why:
+            return why
         self._note(
             CallSource(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}"
         )
-        return True
+        return ""
 
     # ---- names and switches --------------------------------------------------------------------
 
@@ -249,6 +260,8 @@ class ImplicitGuards:
         """A native call: a switch may have been asked for, or whether an object belongs to an
         abstract class."""
         name = getattr(fn, "__name__", "")
+        if name in SHARING:
+            self._shared |= {id(owner_of(x)) for x in args if is_a(x, (*ARRAYS, bytearray))}
         if name in _SWITCHES and type(fn) is types.FunctionType and not args:
             if own_home(str(fn.__module__)).startswith("lucerne."):
                 self._note(CallSource(fn, ()), "", fn(), name)

@@ -21,7 +21,7 @@ from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import is_users
 from lucerne._src.base.process.structure_version import CountsChanges
 from lucerne._src.base.raw import is_a, looks_plainly, own_dict, own_store
-from lucerne._src.capture.breaks.call_policy import calls_user_code, large_array
+from lucerne._src.capture.breaks.call_policy import calls_user_code, refuse_opaque, unguarded_array
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, is_entered
@@ -332,6 +332,8 @@ class ReadLog:
             return
         elif how is Access.CELL:
             self._place(container, key, value, key)
+        elif is_a(container, ARRAYS):
+            self.all_of(container)
         elif how is Access.ITEM:
             self._item(container, key, value)
         else:
@@ -456,8 +458,10 @@ class ReadLog:
                 continue
             seen.add(id(x))
             if is_a(x, ARRAYS):
-                if not self.facts.array(x):
-                    raise large_array(x)
+                refuse_opaque(x)
+                why = self.facts.array(x)
+                if why:
+                    raise unguarded_array(why)
                 todo.append(base_of(x))
                 continue
             if self.arguments is not None and id(x) in self.arguments.trees:
@@ -468,6 +472,7 @@ class ReadLog:
             elif is_optimizer(x):
                 self.optimizers[id(x)] = x
             elif not _is_closed(x):
+                refuse_opaque(x)
                 if not self.birth.is_new(x):
                     self.whole[id(x)] = x
                 self.facts.methods_of(x)

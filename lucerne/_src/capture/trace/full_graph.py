@@ -31,6 +31,8 @@ from lucerne._src.capture.breaks.call_policy import (
     is_ours,
     may_call_back,
     native_call,
+    refuse_memory,
+    refuse_opaque,
     stop_for,
     tensor_key,
     user_place,
@@ -46,6 +48,7 @@ from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
+from lucerne._src.capture.effects.arrays import BUFFERS
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import (
     holds_old_iterator,
@@ -198,6 +201,7 @@ class FullGraphHooks(Plain):
         self.birth = NewObjects(lambda x: id(x) in known)
         self.looked = looked or TensorReads(lambda t: False)
         self.noted = ReadLog(self.birth, arguments, self.looked)
+        self.noted.facts.tensors = [] if reach is None else reach.tensors.values()
         self.natives = NativeCallbacks(self.birth, strict=False, facts=self.noted.facts)
         self.arguments = arguments
         self.numbers: dict[Any, CounterSource] = {}
@@ -311,6 +315,9 @@ class FullGraphHooks(Plain):
                 raise foreign_item(container, key)
             self.noted.key_of(*variable)
             return value
+        refuse_opaque(container)
+        if is_a(value, BUFFERS) and not self.birth.is_new(container):
+            self.birth.found_outside(value)
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
         if number is not None:
             if how is Access.ATTRIBUTE:
@@ -329,6 +336,7 @@ class FullGraphHooks(Plain):
         if is_a(container, TensorBase):
             refuse_attribute_of_tensor(container, key, how)
             return
+        refuse_memory(container, self.birth)
         if self.birth.is_new(container):
             return
         refuse_inside(container, key)

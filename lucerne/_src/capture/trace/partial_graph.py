@@ -29,6 +29,8 @@ from lucerne._src.capture.breaks.call_policy import (
     is_ours,
     may_call_back,
     native_call,
+    refuse_memory,
+    refuse_opaque,
     stop_for,
     stop_with,
     tensor_key,
@@ -53,7 +55,7 @@ from lucerne._src.capture.bytecode.hooks import (
 )
 from lucerne._src.capture.bytecode.machine import Finished, Machine
 from lucerne._src.capture.bytecode.targets import find_in_class
-from lucerne._src.capture.effects.arrays import ARRAYS
+from lucerne._src.capture.effects.arrays import ARRAYS, BUFFERS
 from lucerne._src.capture.effects.deferred_calls import deferred
 from lucerne._src.capture.effects.journal import Journal
 from lucerne._src.capture.effects.new_objects import NewObjects
@@ -176,6 +178,7 @@ class PartialGraphTracer(Plain):
         self.journal = Journal()
         self.birth = NewObjects(known.is_known)
         self.facts = self.reads.facts = ImplicitGuards(self.birth, self.reads.is_rooted)
+        self.facts.tensors = [*known.roots.tensors, *known.reach.tensors.values()]
         self.natives = NativeCallbacks(self.birth, strict=True, facts=self.facts)
         self.machine = Machine(self)
         self.frames: list[PythonFrame] = []
@@ -477,6 +480,11 @@ class PartialGraphTracer(Plain):
             if variable is None or not self._key_of(*variable):
                 raise foreign_item(container, key)
             return value
+        refuse_opaque(container)
+        if is_a(value, BUFFERS) and not self.birth.is_new(container):
+            self.birth.found_outside(value)
+        if is_a(container, ARRAYS) and how is Access.ATTRIBUTE:
+            self.reads.all_of(container)
         if is_a(value, TensorBase) and not self.birth.is_new(container):
             self.looked.found[id(value)] = value
         slot = slot_of(container, key)
@@ -585,11 +593,10 @@ class PartialGraphTracer(Plain):
             return
         if type(container) is Carried:
             raise stop_for(reasons.made("object", None, "a value of before"))
+        refuse_memory(container, self.birth)
         if self.birth.is_new(container):
             return
         refuse_inside(container, key)
-        if is_a(container, ARRAYS):
-            raise stop_for(reasons.made("write", None, "an array"))
         if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
         if how is Access.GENERATOR:

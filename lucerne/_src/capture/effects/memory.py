@@ -1,0 +1,127 @@
+"""Memory that native code writes to while a function is traced: arrays, buffers.
+
+Which functions write to what they are given is not told from their names (`np.add(a, b, a)`, a
+ufunc in a `partial`, `Struct.pack_into`): what a call could get at is compared with what it was. If
+it differs it gets that back, and the call is a break, which writes when it runs as Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lucerne._src.base.raw import is_a, own_dict
+from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, owner_of, size_of
+from lucerne._src.capture.effects.objects import is_iterator, is_plain
+from lucerne._src.tensor.base import TensorBase
+
+_CONTAINERS = (list, tuple, set, frozenset, deque)
+_DEEPEST = 5
+_MANY = 256
+"""Of larger containers nothing is looked at."""
+_MOST_OBJECTS = 1000
+_BUFFERS = (*ARRAYS, bytearray)
+
+
+class MemoryWrites:
+    """The memory that is reached from what is given to a call, and what it held before."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, given: Iterable[Any], is_new: Callable[[Any], bool]) -> None:
+        self.before: list[tuple[Any, Any]] = []
+        seen: set[int] = set()
+        for x in buffers_in(given):
+            owner = owner_of(x)
+            if id(owner) in seen or not is_a(owner, _BUFFERS) or is_new(owner):
+                continue
+            seen.add(id(owner))
+            if is_a(owner, bytearray) or size_of(owner) <= MOST_BYTES:
+                self.before.append((owner, _held(owner)))
+
+    def changed(self) -> Any:
+        """Something that holds something else now: all of it has its content back. None: nothing
+        does."""
+        found = None
+        for owner, held in self.before:
+            if _held(owner) != held:
+                found = owner
+                _put_back(owner, held)
+        return found
+
+
+def _held(owner: Any) -> Any:
+    return bytes(owner) if is_a(owner, bytearray) else contents(owner)
+
+
+def _put_back(owner: Any, held: Any) -> None:
+    if is_a(owner, bytearray):
+        bytearray.__setitem__(owner, slice(None), held)
+        return
+    if not is_a(owner, np.ndarray):
+        memory = memoryview(owner).cast("B")
+        memory[:] = held[-1]
+        return
+    was = np.frombuffer(held[-1], np.uint8)
+    writeable = owner.flags.writeable
+    owner.flags.writeable = True
+    if owner.dtype.str != held[0]:
+        owner.dtype = np.dtype(held[0])
+    plain = owner.view(np.ndarray)
+    plain[...] = was.view(plain.dtype).reshape(plain.shape)
+    owner.flags.writeable = writeable
+
+
+def buffers_in(given: Iterable[Any]) -> Iterator[Any]:
+    """Arrays and buffers that native code might get at through what it is given."""
+    todo = [(x, 0) for x in given]
+    seen: set[int] = set()
+    while todo and len(seen) < _MOST_OBJECTS:
+        x, depth = todo.pop()
+        if is_plain(x) or id(x) in seen or is_a(x, (type, types.ModuleType, TensorBase)):
+            continue
+        seen.add(id(x))
+        if is_a(x, _BUFFERS):
+            yield x
+        elif depth < _DEEPEST:
+            todo += [(part, depth + 1) for part in _inside(x)]
+
+
+def _inside(x: Any) -> list[Any]:
+    if is_a(x, _CONTAINERS):
+        parts = list(x) if len(x) <= _MANY else []
+    elif is_a(x, dict):
+        parts = list(dict.values(x)) if len(x) <= _MANY else []
+    elif is_a(x, _BOUND):
+        return [x.__self__, getattr(x, "__func__", None)]
+    elif is_a(x, functools.partial):
+        return [x.func, *x.args, *x.keywords.values()]
+    elif is_a(x, types.FunctionType):
+        return list(_of_function(x))
+    elif is_iterator(x):
+        return gc.get_referents(x)
+    else:
+        parts = [getattr(x, "pyfunc", None)] if is_a(x, np.vectorize) else []
+    own = own_dict(x)
+    return [*parts, *dict.values(own)] if is_a(own, dict) else parts
+
+
+_BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
+
+
+def _of_function(fn: types.FunctionType) -> Iterator[Any]:
+    """What a function finds: in its cells, defaults, and globals that it names."""
+    for cell in fn.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue
+    yield from fn.__defaults__ or ()
+    for name in fn.__code__.co_names:
+        yield fn.__globals__.get(name)
