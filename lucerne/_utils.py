@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import types
+from typing import Any
+
 from lucerne._src.tensor.flat_lists import flatten_dense_tensors as _flatten_dense_tensors
 from lucerne._src.tensor.flat_lists import unflatten_dense_tensors as _unflatten_dense_tensors
 from lucerne._src.tensor.rebuild import device_index as _get_device_index
@@ -24,3 +28,14 @@ __all__ = [
 def _get_available_device_type() -> str | None:
     """The kind of accelerator that is there: none."""
     return None
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device: `torch.cpu`, `torch.cuda`."""
+    found = getattr(sys.modules["lucerne"], device_type, None)
+    if not isinstance(found, types.ModuleType):
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as "
+            f"'torch.{device_type}'."
+        )
+    return found

@@ -19,3 +19,12 @@ from lucerne._src.sparse import softmax as softmax
 from lucerne._src.sparse import spdiags as spdiags
 from lucerne._src.sparse import sum as sum
 from lucerne._src.sparse import to_sparse_semi_structured as to_sparse_semi_structured
+from lucerne._src.tensor.sparse.typed import BFloat16Tensor as BFloat16Tensor
+from lucerne._src.tensor.sparse.typed import ByteTensor as ByteTensor
+from lucerne._src.tensor.sparse.typed import CharTensor as CharTensor
+from lucerne._src.tensor.sparse.typed import DoubleTensor as DoubleTensor
+from lucerne._src.tensor.sparse.typed import FloatTensor as FloatTensor
+from lucerne._src.tensor.sparse.typed import HalfTensor as HalfTensor
+from lucerne._src.tensor.sparse.typed import IntTensor as IntTensor
+from lucerne._src.tensor.sparse.typed import LongTensor as LongTensor
+from lucerne._src.tensor.sparse.typed import ShortTensor as ShortTensor

@@ -54,6 +54,11 @@ class _Running(threading.local):
 _running = _Running()
 
 
+def is_recording() -> bool:
+    """Whether some function of `grad` or `vjp` is running in this thread."""
+    return bool(_running.recordings)
+
+
 class Recording:
     """A function being recorded for a derivative in reverse.
 

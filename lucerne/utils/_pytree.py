@@ -147,6 +147,33 @@ def is_namedtuple(obj: Any) -> bool:
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
+def is_structseq_class(cls: type) -> bool:
+    """Whether it is a class as `os.stat` returns: a tuple in C whose places have names."""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(isinstance(getattr(cls, name, None), int) for name in _COUNTS)
+        and not cls.__flags__ & _MAY_BE_BASE
+    )
+
+
+def is_structseq(obj: Any) -> bool:
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_instance(obj: Any) -> bool:
+    return is_structseq_class(type(obj))
+
+
+def is_namedtuple_instance(obj: Any) -> bool:
+    return is_namedtuple_class(type(obj))
+
+
+_COUNTS = ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+_MAY_BE_BASE = 1 << 10
+"""Python's flag of a class that others may inherit from."""
+
+
 def _get_node_type(tree: Any) -> Any:
     kind = type(tree)
     if kind not in SUPPORTED_NODES and is_namedtuple_class(kind):

@@ -5,6 +5,9 @@
     python -m tests.ecosystem --ring core        the ten core libraries (or: next)
     python -m tests.ecosystem --models           Hugging Face models compiled, beside eager
     python -m tests.ecosystem --causal           every causal language model of transformers, tiny
+    python -m tests.ecosystem --own-tests        the libraries' own test files, on the real torch of
+                                                 --torch and on the Lucerne of --lucerne, from the
+                                                 unpacked sources in --sources; --only PART of names
     python -m tests.ecosystem --torch PYTHON     also on the real torch of that Python, which
                                                  gives the reference and a time to compare
     python -m tests.ecosystem --markdown FILE    also write docs/results/ecosystem.md's page
@@ -24,7 +27,7 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from tests.ecosystem import batches, causal, models, releases, sweep
+from tests.ecosystem import batches, causal, models, own_tests, releases, sweep
 
 
 def _models(names: list[str], seconds: float) -> int:
@@ -62,6 +65,29 @@ def _causal(names: list[str], torch: str, seconds: float) -> int:
     return 0 if right == len(chosen) else 1
 
 
+def _own_tests(options: argparse.Namespace) -> int:
+    """A line after some files, then a table of libraries; misses are shown as they come."""
+    said: set[str] = set()
+    rows = []
+    for name in options.names or list(own_tests.SUITES):
+        row = None
+        for files, row in own_tests.run(
+            name, options.sources, options.torch, options.lucerne, options.only, options.seconds
+        ):
+            print(f"{own_tests.as_line(row)}  {files[-1]}", flush=True)
+            for test in sorted(set(row.misses) - said):
+                print(f"    {test}: {row.misses[test]}", flush=True)
+            said |= set(row.misses)
+        if row is None:
+            print(f"{name}: no test files of it in {options.sources}")
+            continue
+        rows.append(row)
+        if not options.only:
+            own_tests.record(row)
+    print("\n".join(map(own_tests.as_line, rows)))
+    return 0 if rows and all(row.share >= own_tests.ENOUGH for row in rows) else 1
+
+
 def main() -> int:
     made = argparse.ArgumentParser(prog="python -m tests.ecosystem")
     made.add_argument("names", nargs="*", help="scenarios (default: all)")
@@ -69,6 +95,10 @@ def main() -> int:
     made.add_argument("--models", action="store_true", help="models compiled with fullgraph=True")
     made.add_argument("--causal", action="store_true", help="causal language models, tiny")
     made.add_argument("--torch", default="", help="a Python with real torch and the libraries")
+    made.add_argument("--own-tests", action="store_true", help="the libraries' own test files")
+    made.add_argument("--lucerne", default=sys.executable, help="a Python without torch")
+    made.add_argument("--sources", type=Path, default=Path(), help="unpacked sdists or checkouts")
+    made.add_argument("--only", default="", help="own tests: files whose path has this in it")
     made.add_argument("--since", type=Path, help="the sweep before; this one takes its place")
     made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
     made.add_argument("--markdown", type=Path, help="also write the table as a page")
@@ -76,6 +106,8 @@ def main() -> int:
     options = made.parse_args()
     if options.models:
         return _models(options.names or list(models.MODELS), options.seconds)
+    if options.own_tests:
+        return _own_tests(options)
     if options.causal:
         return _causal(options.names, options.torch, options.seconds)
     known = sweep.names(options.ring)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import gc
 import importlib
+import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,17 @@ class Told:
         return func.__name__, shown, kwargs or {}
 
 
+def coordinates(t: Any) -> Any:
+    return t.tensor([[0, 1], [1, 0]]), t.tensor([1.0, 2.0])
+
+
+def old(kind: Any, *args: Any) -> Any:
+    """Made the old way, of which PyTorch warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(*args)
+
+
 # The library that showed it, and what is asked of both.
 SAME = [
     ("gpytorch", lambda t: t.tensor([1]) == ...),
@@ -59,6 +72,24 @@ SAME = [
             t.arange(6.0).view(2, 3), indent=0
         ),
     ),
+    ("linear_operator", lambda t: old(t.sparse.FloatTensor, *coordinates(t), t.Size([2, 3]))),
+    ("linear_operator", lambda t: old(t.sparse.FloatTensor, *coordinates(t))),
+    ("linear_operator", lambda t: old(t.sparse.DoubleTensor, 2, 3)),
+    ("linear_operator", lambda t: old(t.sparse.FloatTensor)),
+    ("linear_operator", lambda t: old(t.sparse.LongTensor, t.Size([2, 3]))),
+    ("linear_operator", lambda t: isinstance(t.eye(2).to_sparse(), t.sparse.FloatTensor)),
+    ("linear_operator", lambda t: isinstance(t.eye(2).to_sparse(), t.FloatTensor)),
+    ("linear_operator", lambda t: isinstance(t.eye(2), t.sparse.FloatTensor)),
+    ("linear_operator", lambda t: isinstance(t.eye(2).to_sparse().double(), t.sparse.FloatTensor)),
+    ("linear_operator", lambda t: t.eye(2).to_sparse().type()),
+    ("linear_operator", lambda t: t.eye(2).to_sparse().type(t.sparse.DoubleTensor)),
+    ("linear_operator", lambda t: (t.sparse.HalfTensor.dtype, t.sparse.HalfTensor.layout)),
+    ("accelerate", lambda t: old(lambda: t.ByteTensor(t.ByteStorage._from_buffer(b"abc")))),
+    ("accelerate", lambda t: old(lambda: t.FloatTensor(t.FloatStorage([1, 2])))),
+    ("tensordict", lambda t: t.utils._pytree.is_structseq_instance(sys.version_info)),
+    ("tensordict", lambda t: t.utils._pytree.is_structseq_instance(os.stat("."))),
+    ("tensordict", lambda t: t.utils._pytree.is_structseq_instance((1, 2))),
+    ("tensordict", lambda t: t._utils._get_device_module("abacus")),
     ("keras", lambda t: t.rand(size=(2, 3)).shape),
     ("keras", lambda t: t.randn(size=(2, 3)).shape),
     ("keras", lambda t: t.zeros(size=(2,)).shape),

@@ -65,7 +65,8 @@ def test_programs_and_spawned_workers_see_it(tmp_path: Path) -> None:
     program.write_text(
         "import importlib.metadata, multiprocessing\n"
         "def work(n):\n"
-        "    import torch.nn\n"
+        "    import functorch, torch.nn\n"
+        "    assert functorch.vmap is torch.func.vmap\n"
         "    return torch.__name__, float(torch.ones(n).sum()), torch.nn.Linear.__module__\n"
         "if __name__ == '__main__':\n"
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"

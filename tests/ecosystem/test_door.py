@@ -35,6 +35,16 @@ TRUE = [
     "torch._dynamo.disable is torch.compiler.disable",
     "isinstance(torch._C.DispatchKeySet(torch._C.DispatchKey.CPU), torch._C.DispatchKeySet)",
     "'ReduceOp' in dir(torch.distributed)",
+    "__import__('functorch').vmap is torch.func.vmap",
+    "not hasattr(__import__('functorch'), 'nonsense')",
+    "torch._C._are_functorch_transforms_active() is False",
+    "torch.vmap(lambda x: x + torch._C._are_functorch_transforms_active())(torch.zeros(1)) == 1",
+    "torch.func.vjp(lambda x: x * torch._C._are_functorch_transforms_active(), torch.ones(1))[0]",
+    "torch._C._is_torch_function_mode_enabled() is False",
+    "torch._C._is_alias_of(a := torch.ones(3), a[1:]) and not torch._C._is_alias_of(a, a.clone())",
+    "torch._dynamo.config.patch(verbose=True)(lambda: torch._dynamo.config.verbose)() is True",
+    "torch._dynamo.config.verbose is False",
+    "torch._utils._get_device_module('cpu') is torch.cpu",
     "__import__('importlib.util').util.find_spec('torch.nonsense') is None",
 ]
 # A statement behind the door, the error it raises, and a part of its message.

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lucerne import version
-from lucerne._src.as_torch.finder import MARK, real_torch
+from lucerne._src.as_torch import names
+from lucerne._src.as_torch.finder import MARK, THEIRS, real_torch
 from lucerne._src.as_torch.metadata import metadata
 
 PACKAGE = f'''"""`import torch`, answered by Lucerne (`lucerne torch uninstall` takes it away)."""
@@ -25,6 +26,19 @@ PACKAGE = f'''"""`import torch`, answered by Lucerne (`lucerne torch uninstall` 
 import lucerne.as_torch  # noqa: E402
 
 lucerne.as_torch.install()
+'''
+BESIDE_PACKAGE = f'''"""`import {{name}}`, answered by Lucerne: a package of torch's."""
+
+{MARK} = True
+
+import importlib  # noqa: E402
+import sys  # noqa: E402
+
+import lucerne.as_torch  # noqa: E402
+
+lucerne.as_torch.install()
+del sys.modules[__name__]
+importlib.import_module(__name__)  # the one that the hook makes; it is what `import` gives
 '''
 WHEEL = "Wheel-Version: 1.0\nGenerator: lucerne\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -79,10 +93,11 @@ def install(folder: Path | None = None) -> TorchState:
         uninstall(now.folder)
     files = {
         "torch/__init__.py": PACKAGE,
+        **{f"{n}/__init__.py": BESIDE_PACKAGE.format(name=n) for n in names.BESIDE},
         f"{_record_name()}/METADATA": metadata(),
         f"{_record_name()}/WHEEL": WHEEL,
         f"{_record_name()}/INSTALLER": "lucerne\n",
-        f"{_record_name()}/top_level.txt": "torch\n",
+        f"{_record_name()}/top_level.txt": "\n".join(_packages()) + "\n",
     }
     rows = [f"{path},{_digest(text)},{len(text.encode())}" for path, text in files.items()]
     files[f"{_record_name()}/RECORD"] = "\n".join([*rows, f"{_record_name()}/RECORD,,", ""])
@@ -91,6 +106,11 @@ def install(folder: Path | None = None) -> TorchState:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8", newline="\n")
     return state(now.folder)
+
+
+def _packages() -> list[str]:
+    """The top-level packages that it brings."""
+    return [THEIRS, *names.BESIDE]
 
 
 def _record_name() -> str:
@@ -110,9 +130,10 @@ def uninstall(folder: Path | None = None) -> list[Path]:
         raise TorchInstallError(
             f"no torch of Lucerne's is installed in {folder}: there is nothing to take away"
         )
-    package = folder / "torch"
-    if MARK in (package / "__init__.py").read_text(encoding="utf-8"):
-        found.append(package)
+    for package in map(folder.joinpath, _packages()):
+        text = package / "__init__.py"  # (one of an older Lucerne has torch alone)
+        if text.exists() and MARK in text.read_text(encoding="utf-8"):
+            found.append(package)
     for gone in found:
         shutil.rmtree(gone)
     return found

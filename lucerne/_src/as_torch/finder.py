@@ -36,6 +36,8 @@ class TorchFinder(MetaPathFinder):
         root, _, rest = fullname.partition(".")
         if root == OURS and rest in names.OWN:
             return _seen_loading(fullname, path)
+        if fullname in names.BESIDE:
+            return importlib.machinery.ModuleSpec(fullname, BesideLoader(), origin=OURS)
         if root != THEIRS:
             return None
         if rest and rest not in names.OWN and rest not in names.SPACES:
@@ -72,6 +74,19 @@ class TorchLoader(Loader):
         if rest and rest not in names.OWN:
             return
         sys.modules[module.__name__] = forks.import_module(f"{OURS}.{rest}" if rest else OURS)
+
+
+class BesideLoader(Loader):
+    """Makes a package that torch's distribution brings beside torch, of its table."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        found = names.BESIDE[spec.name]
+        module = types.ModuleType(spec.name, f"`{spec.name}` as libraries name it. {found.why}")
+        _add_names(module, spec.name, spec.name, found)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Nothing: names are made when they are asked for."""
 
 
 class _SeenLoader(importlib.machinery.SourceFileLoader):

@@ -47,6 +47,7 @@ SPACES: dict[str, NameTable] = {
         same("futures", "Future"),
         same("_src.as_torch.itself", "torch"),
         same("_src.base.device", "DeviceObjType=device"),
+        same("storage", "StorageBase=_StorageBase"),
         classes("SymBool PyTorchFileReader PyTorchFileWriter TensorType ClassType StaticModule"),
         refusals("_grouped_mm _scaled_mm _scaled_grouped_mm _make_per_tensor_quantized_tensor"),
         same("_src.as_torch.asserting", "_assert_async"),
@@ -62,6 +63,9 @@ SPACES: dict[str, NameTable] = {
         same("_src.as_torch.itself", "_TensorMeta"),
         same(CHOICES, "DispatchKey DispatchKeySet"),
         same("_src.as_torch.small", "_ExcludeDispatchKeyGuard=nothing"),
+        same("func.active", "_are_functorch_transforms_active=transforms_active"),
+        same(SMALL, "_is_alias_of=is_alias_of "
+             "_is_torch_function_mode_enabled=function_mode_enabled"),
         classes("Graph Node Value Block TensorType ScriptObject Argument FunctionSchema _TensorBase"),
         answers(None, "_log_api_usage_once", "counts nothing"),
         answers(None, "_get_tracing_state", "None: nothing is traced by TorchScript"),
@@ -89,7 +93,8 @@ SPACES: dict[str, NameTable] = {
     ),
     "_C._functorch": space(
         BATCHING,
-        answers(False, "is_batchedtensor is_functorch_wrapped_tensor is_gradtrackingtensor",
+        answers(False, "is_batchedtensor is_functorch_wrapped_tensor is_gradtrackingtensor "
+                "is_legacy_batchedtensor",
                 "False: no tensor is of torch's batching"),
         passes("get_unwrapped", "gives its argument back"),
         answers(-1, "maybe_get_bdim maybe_get_level", "-1: no level"),
@@ -118,6 +123,7 @@ SPACES: dict[str, NameTable] = {
             inline_inbuilt_nn_modules=True, optimize_ddp=True, disable=False,
             specialize_int=False, skip_fwd_side_effects_in_bwd_under_checkpoint=False,
         ),
+        same(SMALL, "patch=DynamoPatch"),
     ),
     "_dynamo.decorators": space(
         COMPILER,
@@ -129,7 +135,8 @@ SPACES: dict[str, NameTable] = {
         same("compiler", "OptimizedModule disable"),
         answers(True, "is_dynamo_supported", "True: torch.compile works"),
     ),
-    "_dynamo.exc": space(COMPILER, classes("BackendCompilerFailed TorchDynamoException Unsupported")),
+    "_dynamo.exc": space(COMPILER, classes(
+        "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported")),
     "_dynamo.external_utils": space(COMPILER, same("compiler", "is_compiling")),
     "_dynamo.utils": space(
         COMPILER,
@@ -174,11 +181,14 @@ SPACES: dict[str, NameTable] = {
         same("compiler", "cudagraph_mark_step_begin"),
         refusals("aot_compile compile list_mode_options"),
     ),
+    "_inductor.codecache": space(COMPILER, refusals("extract_tensor_metadata_for_cache_key")),
     "_inductor.config": space(
         "Settings of torch's code generator: they can be set, and have no effect here.",
         values("torch's default", max_autotune=False, fallback_random=False, coordinate_descent_tuning=False,
                epilogue_fusion=True, freezing=False, cpp_wrapper=False, fx_graph_cache=True),
+        same(SMALL, "patch=InductorPatch"),
     ),
+    "_guards": space(COMPILER, answers(None, "active_fake_mode detect_fake_mode", "None: " + FAKE)),
     "_jit_internal": space(
         SCRIPT,
         same("jit", "Final export ignore is_scripting unused"),
@@ -187,6 +197,9 @@ SPACES: dict[str, NameTable] = {
         passes("boolean_dispatch _overload _overload_method _copy_to_script_wrapper"),
     ),
     "_lowrank": space(PLAIN, same("", "pca_lowrank svd_lowrank")),
+    "_ops": space(
+        "Operators that take functions are functions here.", classes("HigherOrderOperator")
+    ),
     "_prims_common": space(
         PLAIN,
         same("_src.as_torch.asserting", "alert_not_deterministic is_contiguous_or_false"),
@@ -198,6 +211,10 @@ SPACES: dict[str, NameTable] = {
         answers(False, "is_fake", "False: no tensor is of torch's fake class"),
         refusals("unset_fake_temporarily"),
     ),
+    "_subclasses.functional_tensor": space(
+        FAKE, classes("FunctionalTensor"), refusals("mb_unwrap_functional_tensor")
+    ),
+    "_subclasses.meta_utils": space(FAKE, classes("MetaConverter")),
     "_weights_only_unpickler": space(
         PLAIN, same("serialization", "_safe_globals=safe_globals")
     ),
@@ -305,6 +322,10 @@ SPACES: dict[str, NameTable] = {
     "nn.modules.activation": space(
         PLAIN, same("nn.init", "constant_ xavier_normal_ xavier_uniform_")
     ),
+    "nested._internal": space(PLAIN),
+    "nested._internal.nested_tensor": space(
+        PLAIN, same("_src.tensor.nested.kinds", "NestedTensor=JaggedTensor")
+    ),
     "nn.quantized": space(NO_EAGER_QUANT, classes("FloatFunctional Linear Conv2d")),
     "nn.utils._named_member_accessor": space(PLAIN, same(SMALL, "swap_tensor")),
     "nn.utils.clip_grad": space(PLAIN),
@@ -365,6 +386,10 @@ SPACES: dict[str, NameTable] = {
     ),
     "utils.data._utils.collate": space(PLAIN, same(SMALL, "np_str_obj_array_pattern=NUMPY_TEXT")),
     "utils.data._utils.worker": space(PLAIN, same(SMALL, "_generate_state=generate_state")),
+    "utils.data.datapipes.iter.combinatorics": space(
+        PLAIN,
+        same("utils.data.datapipes.iter", "ShufflerIterDataPipe=Shuffler"),
+    ),
     "utils.data.graph_settings": space(
         PLAIN, same(SMALL, "apply_shuffle_settings=graph_settings_apply_shuffle")
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lucerne._src.as_torch import distributed_names, library_names
-from lucerne._src.as_torch.kinds import NameTable
+from lucerne._src.as_torch.kinds import NameTable, classes, refusals, same, space
 
 _OWN = """
     _C __future__ _higher_order_ops _higher_order_ops.associative_scan _higher_order_ops.cond
@@ -72,3 +72,15 @@ exist behind the door."""
 
 SPACES: dict[str, NameTable] = {**library_names.SPACES, **distributed_names.SPACES}
 """Names on top of those: by module, whether it is one of ours or exists for them alone."""
+
+BESIDE: dict[str, NameTable] = {
+    "functorch": space(
+        "The package that comes with torch: today's names are in torch.func.",
+        same("func", "functionalize grad grad_and_value hessian jacfwd jacrev jvp vjp vmap"),
+        same("fx.experimental.proxy_tensor", "make_fx"),
+        same("version", "__version__"),
+        classes("FunctionalModule FunctionalModuleWithBuffers"),
+        refusals("combine_state_for_ensemble make_functional make_functional_with_buffers"),
+    ),
+}
+"""Packages that torch's distribution brings beside `torch`, by name."""

@@ -21,8 +21,8 @@ def as_markdown() -> str:
     lines = [HEAD, "## Lucerne's own modules", ""]
     lines += [", ".join(f"`{name}`" for name in sorted(names.OWN)), ""]
     lines += ["## Names on top", ""]
-    for rest, found in sorted(names.SPACES.items()):
-        title = f"torch.{rest}" if rest else "torch"
+    spaces = [(f"torch.{rest}" if rest else "torch", names.SPACES[rest]) for rest in names.SPACES]
+    for title, found in sorted([*spaces, *names.BESIDE.items()], key=lambda row: row[0]):
         lines += [f"### `{title}`", "", found.why, ""]
         if found.rows:
             lines += ["| name | kind | what it is |", "|---|---|---|"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.interop.transfer import read_target
+from lucerne._src.tensor.subclasses.torch_function import current_mode
 
 _UNSAID = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, please "
@@ -106,6 +108,43 @@ def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False
 def nothing(*args: Any, **kwargs: Any) -> Any:
     """A context in which all is as outside."""
     yield
+
+
+def is_alias_of(a: Any, b: Any) -> bool:
+    """Whether two tensors have one memory."""
+    return a._storage is b._storage
+
+
+def function_mode_enabled() -> bool:
+    """Whether a `TorchFunctionMode` is entered."""
+    return current_mode() is not None
+
+
+class ConfigPatch(contextlib.ContextDecorator):
+    """`config.patch(name=value)` or `config.patch({name: value})`: settings of torch's compiler,
+    which have no effect here, for a while."""
+
+    home = ""
+
+    def __init__(self, changes: Any = None, value: Any = None, /, **named: Any) -> None:
+        given = {changes: value} if isinstance(changes, str) else dict(changes or {})
+        self.changes = {**given, **named}
+
+    def __enter__(self) -> None:
+        module = sys.modules[self.home]
+        self.before = {name: getattr(module, name, None) for name in self.changes}
+        vars(module).update(self.changes)
+
+    def __exit__(self, *exc: object) -> None:
+        vars(sys.modules[self.home]).update(self.before)
+
+
+class DynamoPatch(ConfigPatch):
+    home = "torch._dynamo.config"
+
+
+class InductorPatch(ConfigPatch):
+    home = "torch._inductor.config"
 
 
 NUMPY_TEXT = re.compile(r"[SaUO]")

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from lucerne._src import backends
 from lucerne._src.base import dtype as dt
+from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.base.shape import Size
@@ -64,7 +65,8 @@ _TYPES_BY_NAME = {f"{v}Tensor": k for k, v in TYPE_NAMES.items()}
 
 
 def type_name(self: Any) -> str:
-    return f"torch.{TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
+    home = "torch.sparse" if self.layout is lo.sparse_coo else "torch"
+    return f"{home}.{TYPE_NAMES.get(self._meta.dtype, dt.cxx_name(self._meta.dtype))}Tensor"
 
 
 def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:

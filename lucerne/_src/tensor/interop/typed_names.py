@@ -18,7 +18,7 @@ from lucerne._src.tensor.base import TensorBase, make_tensor, new_tensor
 from lucerne._src.tensor.interop.construct import build, legacy_tensor
 from lucerne._src.tensor.interop.legacy_attributes import TYPE_NAMES
 from lucerne._src.tensor.interop.outside import UntypedStorage
-from lucerne._src.tensor.storage import bytes_of
+from lucerne._src.tensor.storage import Storage, bytes_of
 from lucerne._src.tensor.tensor import Tensor
 
 NAMES = {name: dtype for dtype, name in TYPE_NAMES.items()}
@@ -34,11 +34,17 @@ class tensortype(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         for a in args:
+            if isinstance(a, TypedStorage) and a.dtype is not cls._legacy_dtype:
+                raise RuntimeError(
+                    f"{cls.__name__}: expected a storage of dtype {cls._legacy_dtype} or an "
+                    f"UntypedStorage, got {a.dtype}"
+                )
             if isinstance(a, TensorBase) and a._meta.dtype is not cls._legacy_dtype:
                 raise TypeError(
                     f"{cls.__name__}: expected a tensor of dtype {cls._legacy_dtype}, got "
                     f"{a._meta.dtype}. Hint: x.to({cls._legacy_dtype}) converts"
                 )
+        args = tuple(a.untyped() if isinstance(a, TypedStorage) else a for a in args)
         return legacy_tensor(Tensor, args, kwargs, cls._legacy_dtype)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -46,6 +52,7 @@ class tensortype(type):
             isinstance(instance, TensorBase)
             and instance._meta.dtype is cls._legacy_dtype
             and instance._meta.device.type == backends.HOST
+            and instance.layout is lo.strided  # type: ignore[attr-defined]
         )
 
     def __repr__(cls) -> str:
@@ -252,6 +259,17 @@ class _StorageType(type):
         if isinstance(args[0] if args else None, (np.integer,)):
             args = (int(args[0]), *args[1:])
         return TypedStorage(*args, dtype=kwargs.pop("dtype", cls.dtype), **kwargs)
+
+    def _from_buffer(cls, buffer: Any) -> TypedStorage:
+        """A storage with a copy of a buffer's bytes."""
+        flat = np.frombuffer(buffer, np.uint8).copy()
+        if flat.nbytes % cls.dtype.itemsize:
+            raise ValueError(
+                f"buffer length ({flat.nbytes} bytes) must be a multiple of element size "
+                f"({cls.dtype.itemsize})"
+            )
+        held = Storage(flat, flat.nbytes, Device(backends.HOST))
+        return TypedStorage(wrap_storage=UntypedStorage(held), dtype=cls.dtype)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
