@@ -86,7 +86,8 @@ class BesideLoader(Loader):
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing: names are made when they are asked for."""
+        """Nothing more to do: names are made when they are asked for."""
+        assert module.__name__ in names.BESIDE
 
 
 class _SeenLoader(importlib.machinery.SourceFileLoader):
