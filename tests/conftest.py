@@ -4,7 +4,9 @@ Property tests draw the same examples on every machine; search wider by hand wit
 `pytest --hypothesis-profile=default`.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -43,3 +45,26 @@ def _fused_loops_are_right() -> Iterator[None]:
     known = len(index_maps.FAILURES)
     yield
     assert not index_maps.FAILURES[known:], index_maps.FAILURES[known]
+
+
+# ---- where the time goes (`--durations`) --------------------------------------------------------
+
+_seconds: Counter[str] = Counter()
+"""By folder and by test function, all rows of it together."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    function = report.nodeid.partition("[")[0]
+    _seconds[function] += report.duration
+    _seconds[function.partition("::")[0].rpartition("/")[0] + "/"] += report.duration
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Many quick rows take longer than one slow test, which is all that pytest tells of."""
+    if config.option.durations is None:
+        return
+    for title, folders in (("folders", True), ("functions, all rows", False)):
+        terminalreporter.section(f"seconds by {title}")
+        rows = [(s, name) for name, s in _seconds.items() if name.endswith("/") == folders]
+        for seconds, name in sorted(rows, reverse=True)[:40]:
+            terminalreporter.line(f"{seconds:8.1f}  {name}")

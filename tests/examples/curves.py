@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TOLERANCE = 1e-4
 # Batch normalisation makes rounding errors grow: PyTorch with and without oneDNN differ by 8 %.
 OPTIONS = {"resnet18_cifar": ["--dtype", "float64", "--width", "8", "--batch", "16"]}
-SLOW = {"lstm_tagging", "minilm", "resnet18_cifar"}  # run with -m nightly
+SLOW = {"char_gpt", "lstm_tagging", "minilm", "resnet18_cifar", "vae"}  # run with -m nightly
 NEEDS = {
     "digits": "sklearn",
     "ensembling": "sklearn",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ class XlaBackend(Backend):
             _keep_programs(str(config.cache_dir))
         forks.in_child(self.pending.refuse)
 
-    @functools.cached_property
+    @forks.once
     def engine(self) -> Any:
         """The device that tensors lie on. (JAX looks for devices now, and not before: a plan is
         made without them.)"""
