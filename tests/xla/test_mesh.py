@@ -44,7 +44,7 @@ from lucerne.distributed.tensor.parallel import (  # noqa: E402
     PrepareModuleOutput,
     parallelize_module,
 )
-from tests.xla.meshes import FORMS, MeshTraining, collectives  # noqa: E402
+from tests.xla.meshes import FORMS, MeshTraining, Two, collectives  # noqa: E402
 
 S0, S1, R, P = Shard(0), Shard(1), Replicate(), Partial()
 
@@ -302,6 +302,27 @@ def test_the_order_of_wrappers_does_not_matter() -> None:
     found = [MeshTraining("GPT", form) for form in ("FSDP x TP", "TP x FSDP by layers")]
     assert found[0].losses(3) == found[1].losses(3)
     assert found[0].collectives() == found[1].collectives()
+
+
+class Doubled(nn.Module):
+    """A class of a user's, with layers of such a class inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(Two() for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        return sum(part(x) for part in self.parts)
+
+
+def test_layers_of_a_users_class_are_cut_one_by_one() -> None:
+    """In one graph all the same."""
+    model, x = Doubled().to("xla"), torch.randn(16, 8).to("xla")
+    wanted = model(x)
+    for part in (*model.parts, model):
+        fully_shard(part, mesh=_mesh(8))
+    found = torch.compile(model, fullgraph=True)(x)
+    torch.testing.assert_close(found.full_tensor(), wanted)
 
 
 def test_parameters_stay_the_objects_they_are() -> None:

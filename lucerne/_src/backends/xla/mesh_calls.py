@@ -136,9 +136,15 @@ class PlacingCall:
         return None
 
 
+def _size(meta: TensorMeta) -> int:
+    return meta.numel * meta.dtype.itemsize
+
+
 def place(t: Any, layout: MeshLayout | None, terms: Any = None) -> None:
     """Lay the memory of a tensor out."""
-    x, cell = value_of_tensor(t), t._storage.buffer
+    x, cell, meta = value_of_tensor(t), t._storage.buffer, t._meta
+    if not _fills(t) and not t._offset and meta.is_dense and cell.used == _size(meta):
+        cell.hold(x, meta)  # (a view of all of it was read first: the cell lies as that does)
     if not _fills(t):
         raise NotImplementedError(
             "this tensor is a part of another one's memory (a view), which can't be placed alone: "

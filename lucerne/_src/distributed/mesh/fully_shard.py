@@ -75,7 +75,9 @@ _CLASSES: dict[type, type] = {}
 
 def _fsdp_class(kind: type) -> type:
     if kind not in _CLASSES:
-        _CLASSES[kind] = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {})
+        # (Of the user's module: capture goes into calls of the user's classes, and not into ours.)
+        home = {"__module__": kind.__module__}
+        _CLASSES[kind] = type(f"FSDP{kind.__name__}", (FSDPModule, kind), home)
     return _CLASSES[kind]
 
 
