@@ -27,6 +27,15 @@ CELLS = [
     ("numpy by out in a place", "parts write"),
     ("numpy by a tensor over it", "parts write"),
     ("ctypes value", "before"),
+    ("slot that is empty", "read write read"),
+    ("__class__ assigned", "parts write"),
+    ("__getattribute__ added", "before"),
+    ("generator that is sent", "nested"),
+    ("dict view", "before"),
+    ("weak dict", "parts write"),
+    ("code by starmap", "before"),
+    ("defaults by re.sub", "before"),
+    ("lru_cache", "read write read"),
     ("bytearray that grows", "parts write"),
 ]
 

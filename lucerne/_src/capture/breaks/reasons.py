@@ -8,7 +8,9 @@ can be in the way; docs/guide/breaks.md lists it.
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
+import threading
 import types
 from dataclasses import dataclass, replace
 from typing import Any
@@ -190,7 +192,8 @@ KINDS: dict[str, BreakKind] = {
             ),
             (
                 "debugger",
-                "{what} stops in the frame of the function, which compiled code does not have: "
+                "{what} stops in the frame of the function or asks for it, "
+                "which compiled code does not have: "
                 "the whole of it runs uncompiled",
                 "nothing needs to be done; it is compiled again when that line is gone",
             ),
@@ -366,7 +369,14 @@ _PURE_HOMES = frozenset(
     )
 )  # fmt: skip
 """Modules of the standard library (and ours) whose functions do nothing but give a result."""
-_NUMPY_FILES = frozenset(("save", "savez", "load", "savetxt", "loadtxt", "fromfile", "tofile"))
+_NUMPY_OUTSIDE = frozenset(
+    (
+        "save", "savez", "load", "savetxt", "loadtxt", "fromfile", "tofile", "geterr", "seterr",
+        "geterrcall", "seterrcall", "errstate", "getbufsize", "setbufsize", "get_printoptions",
+        "set_printoptions", "printoptions", "array2string", "array_repr", "array_str",
+    )
+)  # fmt: skip
+"""Functions of NumPy that read or write files, or settings of the process."""
 _IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _IMPURE_NAMES = (
     "print", "open", "input", "exec", "eval", "compile", "breakpoint", "__import__", "globals",
@@ -383,7 +393,13 @@ def is_foreign_home(home: str) -> bool:
 def is_foreign_object(x: Any) -> bool:
     """Whether it is an object whose answers may change at any time: `os.environ`, a file."""
     home = own_home(type(x).__module__).partition(".")[0]
+    if is_a(x, _LOCKS):
+        return True
     return home in _BY_MODULE and not is_a(x, (type, types.ModuleType))
+
+
+_CACHE = type(functools.lru_cache(lambda: None))
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def is_foreign(fn: Any) -> bool:
@@ -404,9 +420,11 @@ def is_foreign(fn: Any) -> bool:
     owner = getattr(fn, "__self__", None)
     if owner is not None and is_foreign_object(owner):
         return True
+    if type(owner) is _CACHE and getattr(fn, "__name__", "") in ("cache_info", "cache_clear"):
+        return True
     home = home_of(fn)
     if home == "numpy":
-        return "random" in _module_of(fn) or getattr(fn, "__name__", "") in _NUMPY_FILES
+        return "random" in _module_of(fn) or getattr(fn, "__name__", "") in _NUMPY_OUTSIDE
     if is_foreign_home(home):
         return True
     known = home in _PURE_HOMES or home in sys.stdlib_module_names

@@ -117,6 +117,12 @@ class ImplicitGuards:
             if target.__name__ == "__get__" and len(args) > 1:
                 self._descriptor(args[0], args[1])
 
+    def may_run(self, functions: Iterable[types.FunctionType]) -> None:
+        """Native code was given something by which it comes to these, and may call them."""
+        for fn in functions:
+            if self._stays(fn) and not is_known_home(str(fn.__module__)):
+                self._function(fn)
+
     def partial(self, x: functools.partial[Any]) -> None:
         """A `partial` is called; its keywords are a dict like any other."""
         if self._stays(x):
@@ -191,7 +197,12 @@ class ImplicitGuards:
         if is_known_home(kind.__module__) or kind.__flags__ & _UNCHANGEABLE:
             return
         store = ClassSource(kind, after)
-        self._note(store, key, store.find(key), f"{kind.__name__}.{key}")
+        found = store.find(key)
+        self._note(store, key, found, f"{kind.__name__}.{key}")
+        if found is MISSING and key[:2] != "__":
+            self.of_class(kind, "__getattr__")
+        elif key not in _BINDS and found is not MISSING and type(found) not in PLAIN:
+            self.of_class(type(found), "__get__")
 
     def of_object(self, x: Any, key: str) -> None:
         """An attribute was read that the object itself does not have."""
@@ -202,6 +213,12 @@ class ImplicitGuards:
             if not is_known_home(kind.__module__):
                 self._note(x, "__class__", kind)
         self.of_class(type(x), key)
+        self.looks(type(x))
+
+    def looks(self, kind: type) -> None:
+        """An attribute was found in the plain way: the class of the object may get another one."""
+        if find_in_class(kind, "_call_impl") is None:  # (modules have many attributes)
+            self.of_class(kind, "__getattribute__")
 
     def methods_of(self, x: Any) -> None:
         """Native code was given an object: it may ask any of its methods."""
@@ -269,6 +286,8 @@ class ImplicitGuards:
             kept = fn.cache_info()
             asked = CallSource(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
             self._note(asked, "", LATER, name)
+        elif fn is issubclass and len(args) == 2 and not is_known_home(str(args[0].__module__)):
+            self._note(CallSource(fn, tuple(args)), "", fn(*args), name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
 
@@ -311,6 +330,9 @@ def _names_of(kind: type, code: types.CodeType) -> Iterator[str]:
                 inner = dict.values(own) if is_a(own, dict) else ()
             if any(type(x) is types.FunctionType and x.__code__ is code for x in inner):
                 yield name
+
+
+_BINDS = frozenset(("__get__", "__getattr__", "__getattribute__"))
 
 
 def _is_abstract(kinds: Any) -> bool:
