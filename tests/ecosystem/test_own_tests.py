@@ -61,20 +61,22 @@ def test_files_that_do_not_run(
 
 
 def row(outcome: str, why: str = "") -> dict[str, Any]:
-    return {"outcome": outcome, "why": why}
+    return {"outcome": outcome, "why": why, "seconds": 2.0}
 
 
 def test_what_torch_does_not_pass_is_not_counted() -> None:
-    theirs = {"a": row("passed"), "b": row("failed"), "c": row("skipped"), "d": row("passed")}
-    ours = {"a": row("passed"), "d": row("failed", "X: no"), "e": row("failed")}
-    assert own_tests.missed(theirs, ours) == (2, {"d": "failed: X: no"})
+    theirs = {"f::a": row("passed"), "f::b": row("failed"), "f::c": row("skipped")}
+    theirs |= {"f::d": row("passed"), "g::e": row("passed")}
+    ours = {"f::a": row("passed"), "f::d": row("failed", "X: no"), "f::e": row("failed")}
+    want = own_tests.File(2, {"f::d": "failed: X: no"}, 2.0, 2.0)
+    assert own_tests.compared("f", theirs, ours) == want
 
 
 def test_what_did_not_run_is_missed() -> None:
     theirs = {"f::a": row("passed"), "f::b": row("passed"), "f::c": row("passed")}
     ours = {"f::a": row("passed"), "f::b": row("skipped"), "f": row("ended", "too long")}
     misses = {"f::b": "skipped", "f::c": "ended: too long"}
-    assert own_tests.missed(theirs, ours) == (3, misses)
+    assert own_tests.compared("f", theirs, ours) == own_tests.File(3, misses, 2.0, 2.0)
 
 
 def test_the_page_is_of_the_last_run() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -17,6 +18,10 @@ import pytest
 
 SECONDS = int(os.environ.get("OWN_SECONDS", "60"))
 """How much CPU time one test may take: a busy machine stops none."""
+
+
+_used: dict[str, float] = {}
+"""CPU seconds of each test."""
 
 
 def _tell(name: str, outcome: str, why: str, seconds: float) -> None:
@@ -39,7 +44,7 @@ def pytest_runtest_logreport(report: Any) -> None:
         expected = hasattr(report, "wasxfail")
         outcome = "skipped" if expected and report.outcome != "passed" else report.outcome
         why = _first_line(report) if outcome == "failed" else ""
-        _tell(report.nodeid, outcome, why, report.duration)
+        _tell(report.nodeid, outcome, why, _used.get(report.nodeid, 0.0))
 
 
 def pytest_collectreport(report: Any) -> None:
@@ -54,9 +59,11 @@ def _too_long(signum: int, frame: FrameType | None) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: Any) -> Iterator[None]:
     """Stop a test that takes too long, and go on with the next."""
+    start = time.process_time()
     signal.signal(signal.SIGPROF, _too_long)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        _used[item.nodeid] = time.process_time() - start
