@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne._src.base.tree import NODES
 from lucerne._src.capture.trace.pytree import LEAF, flatten, rebuild
 from lucerne._src.tensor import api as lu
 
@@ -15,7 +16,7 @@ Tree = Any
 def leaves_of(tree: Any) -> tuple[list[Any], Tree]:
     """The leaves of nested containers, and how to put others in their place."""
     leaves: list[Any] = []
-    return leaves, flatten(tree, leaves)
+    return leaves, flatten(tree, leaves, NODES)
 
 
 def put_back(leaves: Sequence[Any], shape: Tree) -> Any:
@@ -34,7 +35,7 @@ def spelled(shape: Tree) -> str:
         return "*"
     kind, *keys, items = shape
     inside = [spelled(s) for s in items]
-    if issubclass(kind, dict):
+    if issubclass(kind, dict) and type(keys[0]) is tuple:
         return "{" + ", ".join(f"{k!r}: {s}" for k, s in zip(keys[0], inside, strict=True)) + "}"
     opened, closed = ("[", "]") if kind is list else ("(", ")")
     return opened + ", ".join(inside) + ("," if kind is tuple and len(items) == 1 else "") + closed

@@ -73,6 +73,7 @@ _RENAMED = {
     "cholesky_factor": "linalg_cholesky_ex", "lu_packed": "linalg_lu_factor_ex", "qr_factors":
     "linalg_qr", "eigh_factors": "linalg_eigh", "eig_factors": "linalg_eig", "svd_factors":
     "linalg_svd", "tri_solve": "linalg_solve_triangular", "solve_unchecked": "linalg_solve_ex",
+    "cholesky_solved": "cholesky_solve",
     "solve_checked": "linalg_solve_ex", "inverse_checked": "linalg_inv_ex",
     "cholesky_checked": "linalg_cholesky_ex", "lu_checked": "linalg_lu_factor_ex",
     "inverse_unchecked": "linalg_inv_ex", "pair_distances": "cdist", "renormed": "renorm",

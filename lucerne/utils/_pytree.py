@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from lucerne._src.base.process.forks import once
+from lucerne._src.base.tree import NODES
 from lucerne._src.ir.dispatch import call_back
 from lucerne.utils._pytree_keys import GetAttrKey as GetAttrKey
 from lucerne.utils._pytree_keys import KeyEntry as KeyEntry
@@ -49,7 +50,7 @@ class _Written(NamedTuple):
     from_text: Callable[[Any], Any] | None
 
 
-SUPPORTED_NODES: dict[Any, NodeDef] = {}
+SUPPORTED_NODES: dict[Any, NodeDef] = NODES
 _WRITTEN: dict[Any, _Written] = {}
 
 

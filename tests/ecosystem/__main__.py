@@ -7,7 +7,8 @@
     python -m tests.ecosystem --causal           every causal language model of transformers, tiny
     python -m tests.ecosystem --own-tests        the libraries' own test files, on the real torch of
                                                  --torch and on the Lucerne of --lucerne, from the
-                                                 unpacked sources in --sources; --only PART of names
+                                                 unpacked sources in --sources; --only PART of the
+                                                 files' paths, --again those that had misses
     python -m tests.ecosystem --torch PYTHON     also on the real torch of that Python, which
                                                  gives the reference and a time to compare
     python -m tests.ecosystem --markdown FILE    also write docs/results/ecosystem.md's page
@@ -67,25 +68,26 @@ def _causal(names: list[str], torch: str, seconds: float) -> int:
 
 def _own_tests(options: argparse.Namespace) -> int:
     """A line after some files, then a table of libraries; misses are shown as they come."""
-    said: set[str] = set()
-    rows = []
+    right = True
+    before = own_tests.recorded()
     for name in options.names or list(own_tests.SUITES):
-        row = None
-        for files, row in own_tests.run(
-            name, options.sources, options.torch, options.lucerne, options.only, options.seconds
-        ):
-            print(f"{own_tests.as_line(row)}  {files[-1]}", flush=True)
+        missed = (
+            {file for file, x in before[name].files.items() if x.misses} if options.again else ()
+        )
+        row, said = None, set[str]()
+        for row in own_tests.run(
+            name, options.sources, options.torch, options.lucerne,
+            lambda file: options.only in file and (not options.again or file in missed),  # noqa: B023
+            options.seconds,
+        ):  # fmt: skip
+            print(own_tests.as_line(row), flush=True)
             for test in sorted(set(row.misses) - said):
                 print(f"    {test}: {row.misses[test]}", flush=True)
             said |= set(row.misses)
         if row is None:
-            print(f"{name}: no test files of it in {options.sources}")
-            continue
-        rows.append(row)
-        if not options.only:
-            own_tests.record(row)
-    print("\n".join(map(own_tests.as_line, rows)))
-    return 0 if rows and all(row.share >= own_tests.ENOUGH for row in rows) else 1
+            print(f"{name}: no such test files of it in {options.sources}")
+        right = right and row is not None and row.share >= own_tests.ENOUGH
+    return 0 if right else 1
 
 
 def main() -> int:
@@ -99,6 +101,7 @@ def main() -> int:
     made.add_argument("--lucerne", default=sys.executable, help="a Python without torch")
     made.add_argument("--sources", type=Path, default=Path(), help="unpacked sdists or checkouts")
     made.add_argument("--only", default="", help="own tests: files whose path has this in it")
+    made.add_argument("--again", action="store_true", help="own tests: files with misses")
     made.add_argument("--since", type=Path, help="the sweep before; this one takes its place")
     made.add_argument("--seconds", type=float, default=300.0, help="how long a scenario may take")
     made.add_argument("--markdown", type=Path, help="also write the table as a page")

@@ -51,6 +51,16 @@ def old(kind: Any, *args: Any) -> Any:
         return kind(*args)
 
 
+def factor_gradient(t: Any, upper: bool, inverse: bool = False) -> Any:
+    """Of a Cholesky factor, in both triangles."""
+    low = t.tensor([[2.0, 0.0, 0.0], [0.5, 3.0, 0.0], [-1.0, 0.25, 1.5]])
+    factor = (low.mT if upper else low).clone().requires_grad_()
+    b = t.arange(6.0).view(3, 2).requires_grad_()
+    made = t.cholesky_inverse(factor, upper) if inverse else t.cholesky_solve(b, factor, upper)
+    weight = t.arange(float(made.numel())).view(made.shape)
+    return t.autograd.grad((made * weight).sum(), factor)
+
+
 # The library that showed it, and what is asked of both.
 SAME = [
     ("gpytorch", lambda t: t.tensor([1]) == ...),
@@ -84,6 +94,10 @@ SAME = [
     ("linear_operator", lambda t: t.eye(2).to_sparse().type()),
     ("linear_operator", lambda t: t.eye(2).to_sparse().type(t.sparse.DoubleTensor)),
     ("linear_operator", lambda t: (t.sparse.HalfTensor.dtype, t.sparse.HalfTensor.layout)),
+    ("linear_operator", lambda t: factor_gradient(t, False)),
+    ("linear_operator", lambda t: factor_gradient(t, True)),
+    ("linear_operator", lambda t: factor_gradient(t, False, inverse=True)),
+    ("linear_operator", lambda t: factor_gradient(t, True, inverse=True)),
     ("accelerate", lambda t: old(lambda: t.ByteTensor(t.ByteStorage._from_buffer(b"abc")))),
     ("accelerate", lambda t: old(lambda: t.FloatTensor(t.FloatStorage([1, 2])))),
     ("tensordict", lambda t: t.utils._pytree.is_structseq_instance(sys.version_info)),

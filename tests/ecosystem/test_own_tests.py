@@ -11,7 +11,7 @@ import pytest
 from tests.ecosystem import own_tests
 
 FILE = """
-import time, pytest
+import pytest
 def test_passes(): pass
 def test_fails(): assert 1 == 2, "first\\nsecond"
 @pytest.mark.xfail
@@ -19,14 +19,15 @@ def test_expected(): assert False
 @pytest.fixture
 def broken(): raise ValueError("no")
 def test_set_up(broken): pass
-def test_slow(): time.sleep(3)
+def test_slow():
+    while True: pass
 """
 OUTCOMES = {
     "test_passes": ("passed", ""),
     "test_fails": ("failed", "AssertionError: first"),
     "test_expected": ("skipped", ""),
     "test_set_up": ("failed", "ValueError: no"),
-    "test_slow": ("failed", "TimeoutError: longer than 1 s"),
+    "test_slow": ("failed", "TimeoutError: more than 1 s of CPU"),
 }
 
 
@@ -60,20 +61,22 @@ def test_files_that_do_not_run(
 
 
 def row(outcome: str, why: str = "") -> dict[str, Any]:
-    return {"outcome": outcome, "why": why}
+    return {"outcome": outcome, "why": why, "seconds": 2.0}
 
 
 def test_what_torch_does_not_pass_is_not_counted() -> None:
-    theirs = {"a": row("passed"), "b": row("failed"), "c": row("skipped"), "d": row("passed")}
-    ours = {"a": row("passed"), "d": row("failed", "X: no"), "e": row("failed")}
-    assert own_tests.missed(theirs, ours) == (2, {"d": "failed: X: no"})
+    theirs = {"f::a": row("passed"), "f::b": row("failed"), "f::c": row("skipped")}
+    theirs |= {"f::d": row("passed"), "g::e": row("passed")}
+    ours = {"f::a": row("passed"), "f::d": row("failed", "X: no"), "f::e": row("failed")}
+    want = own_tests.File(2, {"f::d": "failed: X: no"}, 2.0, 2.0)
+    assert own_tests.compared("f", theirs, ours) == want
 
 
 def test_what_did_not_run_is_missed() -> None:
     theirs = {"f::a": row("passed"), "f::b": row("passed"), "f::c": row("passed")}
     ours = {"f::a": row("passed"), "f::b": row("skipped"), "f": row("ended", "too long")}
     misses = {"f::b": "skipped", "f::c": "ended: too long"}
-    assert own_tests.missed(theirs, ours) == (3, misses)
+    assert own_tests.compared("f", theirs, ours) == own_tests.File(3, misses, 2.0, 2.0)
 
 
 def test_the_page_is_of_the_last_run() -> None:

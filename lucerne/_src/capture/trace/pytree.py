@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from operator import is_
 from typing import Any
 
 from lucerne._src.base.raw import is_a, own_dict
+from lucerne._src.base.tree import BUILTIN
 from lucerne._src.tensor.base import TensorBase, plain_types
 
 LEAF = "."
 _PLAIN = frozenset((type(None), bool, int, float, str))
+
+
+_NONE: Mapping[Any, Any] = {}
+
+
+@dataclass(frozen=True)
+class Registered:
+    """How an object of a registered class is put together, in the shape of a tree."""
+
+    unflatten: Callable[[Any, Any], Any]
+    context: Any
+
+    def close(self, items: list[Any]) -> Any:
+        return self.unflatten(items, self.context)
 
 
 class KeptContainer:
@@ -85,26 +100,33 @@ def keeping(tree: Any, is_old: Callable[[Any], KeptContainer | None]) -> Any:
     return tree
 
 
-def flatten(tree: Any, leaves: list[Any]) -> Any:
-    """Append the leaves to a list; returns the shape of the tree, which can be compared."""
+def flatten(tree: Any, leaves: list[Any], nodes: Mapping[Any, Any] = _NONE) -> Any:
+    """Append the leaves to a list; returns the shape of the tree, which can be compared.
+
+    `nodes`: classes of further containers, each with its `NodeDef`.
+    """
     kind = type(tree)
     if kind in plain_types or kind in _PLAIN:
         leaves.append(tree)
         return LEAF
     if kind is tuple or kind is list:
-        return kind, tuple([flatten(x, leaves) for x in tree])
+        return kind, tuple([flatten(x, leaves, nodes) for x in tree])
+    if kind in nodes and kind not in BUILTIN:
+        parts, context = nodes[kind].flatten_fn(tree)
+        shapes = tuple([flatten(x, leaves, nodes) for x in parts])
+        return kind, Registered(nodes[kind].unflatten_fn, context), shapes
     if is_a(tree, dict):
-        below = [flatten(x, leaves) for x in tree.values()]
+        below = [flatten(x, leaves, nodes) for x in tree.values()]
         if is_a(tree, defaultdict):  # one leaf more than keys: what makes those that are missing
             leaves.append(tree.default_factory)
             below.append(LEAF)
         return kind, tuple(tree), tuple(below)
     if is_a(tree, tuple) and hasattr(tree, "_fields"):
-        return kind, tuple([flatten(x, leaves) for x in tree])
+        return kind, tuple([flatten(x, leaves, nodes) for x in tree])
     if has_fields(tree):
         own = own_dict(tree)
         names = [f.name for f in fields(tree)] if own is None else list(own)
-        return kind, tuple(names), tuple([flatten(getattr(tree, n), leaves) for n in names])
+        return kind, tuple(names), tuple([flatten(getattr(tree, n), leaves, nodes) for n in names])
     leaves.append(tree)
     return LEAF
 
@@ -119,7 +141,7 @@ def rebuild(shape: Any, leaves: Iterator[Any]) -> Any:
         return kind(items)
     if len(shape) == 2:
         return kind(*items)
-    if type(shape[1]) is not tuple:  # a tensor that wraps others (`subclasses.Kind`)
+    if type(shape[1]) is not tuple:  # a tensor that wraps others (`subclasses.Kind`), `Registered`
         return shape[1].close(items)
     if issubclass(kind, defaultdict):
         factory = items.pop()

@@ -101,12 +101,31 @@ def _check_factor_system(B: Tensor, A: Tensor) -> None:
         )
 
 
+def _cholesky_solved_back(
+    g: Tensor, y: Tensor, L: Tensor, upper: bool, needs: frozenset[str]
+) -> tuple[Tensor, Tensor | None]:
+    """As if A had been made by `L @ L.mH`: the factor's gradient has both triangles, as PyTorch's,
+    so that it is that of a program which makes A and solves with it."""
+    back = cholesky_solved(g, L, upper)
+    if "L" not in needs:
+        return back, None
+    both = back @ adjoint(y)
+    both = both + adjoint(both)
+    return back, -(L @ both if upper else both @ L)
+
+
+@composite(internal=True, out=False, vjp={("B", "L"): _cholesky_solved_back})
+def cholesky_solved(B: Tensor, L: Tensor, upper: bool) -> Tensor:
+    """X with `A X = B`, from the Cholesky factor of A; the factor's other triangle is not read."""
+    first, second = (adjoint(L), L) if upper else (L, adjoint(L))
+    return tri_solve(second, tri_solve(first, B, False, True, False), True, True, False)
+
+
 @composite(method=True, out="plain", autocast="full")
 def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with `A X = B`, from the Cholesky factor of A."""
     _check_factor_system(B, L)
-    first, second = (adjoint(L), L) if upper else (L, adjoint(L))
-    return tri_solve(second, tri_solve(first, B, False, True, False), True, True, False)
+    return cholesky_solved(B, L, upper)
 
 
 @composite(method=True, out="lapack", autocast="full")
@@ -114,7 +133,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
     """Inverse of a matrix from its Cholesky factor."""
     check_square(L, "cholesky_inverse")
     n = L.shape[-1]
-    return cholesky_solve(la.identity(n, n, L).expand(L.shape), L, upper)
+    return cholesky_solved(la.identity(n, n, L).expand(L.shape), L, upper)
 
 
 # ---- QR ---------------------------------------------------------------------------------------

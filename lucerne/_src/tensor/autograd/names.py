@@ -26,6 +26,7 @@ _SPELLED = {
     "solve_unchecked": "LinalgSolveEx0",
     "solve_checked": "LinalgSolveEx0", "inverse_checked": "LinalgInvEx0",
     "cholesky_checked": "LinalgCholeskyEx0", "lu_checked": "LinalgLuFactorEx0",
+    "cholesky_solved": "CholeskySolve0",
     "inverse_unchecked": "LinalgInvEx0", "cholesky_factor": "LinalgCholeskyEx0", "svd_factors":
     "LinalgSvd0", "eigh_factors": "LinalgEigh0", "eig_factors": "LinalgEig0", "tri_solve":
     "LinalgSolveTriangular0", "pow2": "Pow0", "cross_entropy_classes": "NllLoss0",
