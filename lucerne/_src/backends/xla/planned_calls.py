@@ -46,9 +46,6 @@ from lucerne._src.backends.xla.walk import Walk
 from lucerne._src.base.process.source_location import describe, user_place
 from lucerne._src.ir.graph import Graph, Node
 
-_MOST_ARGUMENTS = 12
-"""The largest of a program that are told of."""
-
 
 def planning() -> XlaPlanning:
     """The one under way."""
@@ -205,7 +202,7 @@ class PlannedRun:
 
     def _arguments(self) -> list[PlannedArgument]:
         told = []
-        for x in sorted(self.given, key=_share, reverse=True)[:_MOST_ARGUMENTS]:
+        for x in sorted(self.given, key=_share, reverse=True):
             array = x.array if type(x) is Spread else x
             layout = layout_of(x)
             placements = "" if layout is None else ", ".join(map(str, layout.placements))
