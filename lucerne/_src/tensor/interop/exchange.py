@@ -8,6 +8,7 @@ DLPack's words, tensors that only Python can judge, and tensors over memory that
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import weakref
 from typing import Any
@@ -101,65 +102,68 @@ _made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 """Memory that was made for others, by address: what comes back is a tensor of ours again."""
 
 
-class _Prototype(ctypes.Structure):
-    """A DLTensor."""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("index", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("start", ctypes.c_uint64),
-    ]  # fmt: skip
-
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(self.shape[: self.ndim]) if self.ndim else ()
-
-    def steps(self) -> tuple[int, ...] | None:
-        """None: contiguous (before DLPack 1.2)."""
-        return tuple(self.strides[: self.ndim]) if self.ndim and self.strides else None
+_TENSOR = struct.Struct("<QQQQQQ")
+"""A DLTensor: address, device, dimensions and type, where sizes and strides are, first byte."""
+_MANAGED = struct.Struct("<IIQQQ" + "QQQQQQ")
+"""A DLManagedTensorVersioned: version, context, deleter, flags, the tensor."""
+_KIND = struct.Struct("<iiiBBH")
+"""The second and third word of a DLTensor: device, dimensions, type."""
 
 
-class _Managed(ctypes.Structure):
-    """A DLManagedTensorVersioned."""
+def _words(address: int, count: int) -> bytes:
+    return ctypes.string_at(address, 8 * count) if count else b""
 
-    _fields_ = [
-        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Prototype),
-    ]  # fmt: skip
+
+@functools.lru_cache(maxsize=1024)
+def _meta(device: int, kind: int, sizes: bytes, strides: bytes) -> TensorMeta:
+    """The meta that words of a DLTensor stand for; no strides: it is contiguous."""
+    where, _, ndim, code, bits, lanes = _KIND.unpack(struct.pack("<QQ", device, kind))
+    if where != _HOST_KIND:
+        raise BufferError(f"memory of DLPack's device {where} can't be used here")
+    dtype = type_of(code, bits, lanes)
+    shape = struct.unpack(f"<{ndim}q", sizes)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"a tensor of shape {list(shape)} was asked for")
+    steps = struct.unpack(f"<{ndim}q", strides) if strides else None
+    if steps is not None and any(n < 0 for n in steps):
+        raise BufferError("a DLPack tensor with negative strides can't be a tensor here")
+    return make_meta(dtype, shape, steps, Device(backends.HOST))
+
+
+_DIMENSIONS = (1 << 32) - 1
 
 
 def room(address: int) -> Any:
     """A new tensor like a prototype; what is wrong with it, as bytes, where there is none."""
     try:
-        wanted = _Prototype.from_address(address)
-        if wanted.device != _HOST_KIND:
-            raise BufferError(f"no memory of DLPack's device {wanted.device} here")
-        dtype = type_of(wanted.code, wanted.bits, wanted.lanes)
-        meta = make_meta(dtype, wanted.sizes(), None, Device(backends.HOST))
-        if any(n < 0 for n in meta.shape):
-            raise ValueError(f"a tensor of shape {list(meta.shape)} was asked for")
+        _, device, kind, sizes, _, _ = _TENSOR.unpack(ctypes.string_at(address, _TENSOR.size))
+        meta = _meta(device, kind, _words(sizes, kind & _DIMENSIONS), b"")
         if not hasattr(meta, "exchanged"):
             meta.exchanged = describe(meta)
         t = new_tensor(meta)
-        _made[t._storage.address] = t._storage.buffer
+        storage = t._storage
+        _made[storage.address] = storage.buffer
         return t
     except Exception as error:
         return f"{type(error).__name__}: {error}".encode()
 
 
-_DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-
-
 class _Loan:
     """Memory of others: given back when nobody has it any more."""
 
-    def __init__(self, address: int) -> None:
-        self.address = address
+    __slots__ = ("address", "deleter")
+
+    def __init__(self, address: int, deleter: int) -> None:
+        self.address, self.deleter = address, deleter
 
     def __del__(self) -> None:
-        deleter = _Managed.from_address(self.address).deleter
-        if deleter:
-            _DELETER(deleter)(self.address)
+        if self.deleter:
+            _deleter(self.deleter)(self.address)
+
+
+@functools.lru_cache(maxsize=64)
+def _deleter(address: int) -> Any:
+    return ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(address)
 
 
 def take(address: int) -> Any:
@@ -167,20 +171,15 @@ def take(address: int) -> Any:
 
     On an error it still is the caller's.
     """
-    managed = _Managed.from_address(address)
-    if managed.major != _VERSION:
-        raise BufferError(f"DLPack {managed.major}.{managed.minor} is not known, {_VERSION} is")
-    lent = managed.tensor
-    if lent.device != _HOST_KIND:
-        raise BufferError(f"memory of DLPack's device {lent.device} can't be used here")
-    dtype = type_of(lent.code, lent.bits, lent.lanes)
-    shape, strides = lent.sizes(), lent.steps()
-    if strides is not None and any(s < 0 for s in strides):
-        raise BufferError("a DLPack tensor with negative strides can't be a tensor here")
-    meta = make_meta(dtype, shape, strides, Device(backends.HOST))
-    start = (lent.data or 0) + lent.start
-    nbytes = meta.span * dtype.itemsize
-    loan = _Loan(address)
+    major, minor, _, deleter, _, data, device, kind, sizes, strides, first = _MANAGED.unpack(
+        ctypes.string_at(address, _MANAGED.size)
+    )
+    if major != _VERSION:
+        raise BufferError(f"DLPack {major}.{minor} is not known, {_VERSION} is")
+    ndim = kind & _DIMENSIONS
+    meta = _meta(device, kind, _words(sizes, ndim), _words(strides, ndim if strides else 0))
+    start, nbytes = data + first, meta.span * meta.dtype.itemsize
+    loan = _Loan(address, deleter)
     own = _made.get(start)
     if own is not None and own.nbytes >= nbytes:
         return make_tensor(Storage(own, nbytes, meta.device), 0, meta)
