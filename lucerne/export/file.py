@@ -150,6 +150,10 @@ def _leaves(leaves: list[Any]) -> list[Any]:
 # ---- reading ------------------------------------------------------------------------------------
 
 
+_OF_USERS = "ops."
+"""How names of operators begin that users define."""
+
+
 def load(
     f: Any, *, extra_files: dict[str, Any] | None = None, expected_opset_version: Any = None
 ) -> ExportedProgram:
@@ -188,6 +192,13 @@ def from_bytes(content: bytes, extra_files: dict[str, Any] | None = None) -> Exp
         made = _program(json.loads(said[_SIGNATURE]), said[_GRAPH], tensors)
     except LoadError:
         raise
+    except ir_text.UnknownOpError as error:
+        if not error.name.startswith(_OF_USERS):
+            raise CorruptFileError(f"the program in the file is damaged: {error}") from error
+        raise UnsupportedFileError(
+            f"the program calls the operator torch.{error.name}, which is not defined in this "
+            "process: run or import what defines it (torch.library, cpp_extension) before"
+        ) from error
     except Exception as error:  # whatever a damaged file makes the parts complain about
         raise CorruptFileError(
             f"the program in the file is damaged: {type(error).__name__}: {str(error)[:200]}"

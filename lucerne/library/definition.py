@@ -417,6 +417,11 @@ def defined(op: Any) -> CustomOpDef:
     return _DEFINED[name]
 
 
+def known_op(name: str) -> CustomOpDef | None:
+    """The custom op of a name, if there is one."""
+    return _DEFINED.get(name)
+
+
 def forget(op: CustomOpDef) -> None:
     """Take an op out of its namespace."""
     _DEFINED.pop(op._qualname, None)
@@ -485,4 +490,4 @@ def _check(schema: Schema, function: Function, mutates_args: Any) -> None:
         )
 
 
-__all__ = ["MISSING", "CustomOpDef", "custom_op", "defined", "forget"]
+__all__ = ["MISSING", "CustomOpDef", "custom_op", "defined", "forget", "known_op"]

@@ -18,6 +18,7 @@ _LAZY_MODULES = frozenset(
         "_python_dispatch",
         "_pytree",
         "benchmark",
+        "cpp_extension",
         "data",
         "flop_counter",
         "model_zoo",

@@ -55,7 +55,7 @@ HIDDEN_IMPORT_FILES = (
     "utils/__init__.py",
 )
 ENVIRONMENT_FILES = ("_src/base/config.py",)
-OPTIONAL_DEPENDENCIES = {"jax", "jaxlib", "onnx", "onnxruntime", "scipy", "uvicorn"}
+OPTIONAL_DEPENDENCIES = {"jax", "jaxlib", "onnx", "onnxruntime", "scipy", "tvm_ffi", "uvicorn"}
 
 COMPUTED = "<computed>"  # target of an import whose name is known only at run time
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

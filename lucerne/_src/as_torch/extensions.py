@@ -1,4 +1,4 @@
-"""`torch.ops.load_library`: no C++ code is loaded, but the operators of two libraries are known."""
+"""`torch.ops.load_library`: nothing made for libtorch is loaded, but the operators of two libraries are known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def load_library(path: Any) -> None:
     known = _KNOWN.get((file.parent.name, file.name.partition(".")[0]))
     if known is None:
         raise OSError(
-            f"{path}: Lucerne loads no C++ extension; operators can be registered in Python with "
-            "torch.library"
+            f"{path}: Lucerne loads no extension made for libtorch. Operators can be registered in "
+            "Python (torch.library) or compiled from C++ (torch.utils.cpp_extension, see "
+            "docs/extend/cpp.md)"
         )
     known()

@@ -30,7 +30,10 @@ SYMBOLS = "Lucerne's sizes are its own expressions: torch.SymInt, and torch.expo
 BATCHING = "Lucerne's vmap has levels of its own: use torch.func.vmap."
 SCRIPT = "Lucerne runs TorchScript as the Python it is."
 PLAIN = "Names that work here as in torch."
-LOADER = "Lucerne loads no C++ code: build a package for Lucerne's library API, torch.library."
+LOADER = "Lucerne loads no library made for libtorch: C++ kernels come by utils.cpp_extension."
+COMPILER_OF_CPP = (
+    "C++ is compiled against TVM-FFI, not libtorch: docs/extend/cpp.md ports an extension."
+)
 
 _QUANTIZERS = (
     "FakeQuantize FakeQuantizeBase HistogramObserver MinMaxObserver MovingAverageMinMaxObserver "
@@ -379,9 +382,10 @@ SPACES: dict[str, NameTable] = {
     "utils._sympy.value_ranges": space(SYMBOLS, classes("ValueRanges")),
     "utils.bundled_inputs": space(SCRIPT, refusals("augment_model_with_bundled_inputs")),
     "utils.cpp_extension": space(
-        LOADER,
+        COMPILER_OF_CPP,
         classes("BuildExtension"),
-        refusals("CUDAExtension CppExtension include_paths load load_inline"),
+        refusals("CUDAExtension CppExtension SyclExtension"),
+        answers(False, "is_ninja_available", "False: ninja is not used"),
         values("absent", CUDA_HOME=None, ROCM_HOME=None),
     ),
     "utils.data._utils.collate": space(PLAIN, same(SMALL, "np_str_obj_array_pattern=NUMPY_TEXT")),

@@ -58,6 +58,7 @@ _OWN = """
     quantization
     quasirandom random return_types serialization signal signal.windows sparse special storage
     testing types utils utils._contextlib utils._python_dispatch utils._pytree utils.benchmark
+    utils.cpp_extension
     utils.checkpoint utils.data utils.data._utils utils.data._utils.collate
     utils.data._utils.fetch utils.data._utils.pin_memory utils.data._utils.signal_handling
     utils.data._utils.worker utils.data.dataloader utils.data.datapipes

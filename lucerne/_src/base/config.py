@@ -26,6 +26,11 @@ def torch_home() -> str:
     return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(base, "torch")))
 
 
+def cxx_compiler() -> str:
+    """What the variable names that build tools read, as the environment says now; or empty."""
+    return os.environ.get("CXX", "")
+
+
 @dataclasses.dataclass
 class Config:
     """What a user may switch. `LUCERNE_<NAME>` in the environment sets a field at import."""

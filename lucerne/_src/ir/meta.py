@@ -30,8 +30,8 @@ class TensorMeta:
     """dtype, shape, strides and device of a tensor, with what follows from them."""
 
     __slots__ = (
-        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "flipped", "ndim", "numel",
-        "shape", "span", "start", "strides",
+        "__weakref__", "byte_strides", "contiguous", "device", "dtype", "exchanged", "flipped",
+        "ndim", "numel", "shape", "span", "start", "strides",
     )  # fmt: skip
 
     dtype: DType
@@ -50,6 +50,8 @@ class TensorMeta:
     flipped: bool
     """Whether the memory holds the conjugates of the elements (of real ones: their negatives):
     torch's conj and neg bits. Only views propagate it; kernels and graphs never see it."""
+    exchanged: bytes
+    """The geometry as other libraries read it, once one of them has asked (`tensor.interop`)."""
 
     def __repr__(self) -> str:
         flip = ", flipped" if self.flipped else ""

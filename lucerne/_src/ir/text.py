@@ -44,6 +44,12 @@ class ParseError(ValueError):
     """A text that is no graph: says the line and what was expected."""
 
 
+class UnknownOpError(ParseError):
+    """A text that calls an op that is not there: `name`."""
+
+    name = ""
+
+
 class _Line:
     """One line, token by token."""
 
@@ -158,9 +164,11 @@ class _Reader:
                 outputs.append(self._typed(line))
             line.take("=")
         name = line.take(kind="name")
-        op = op_.table().get(name)
+        op = op_.table().get(name) or op_.custom_ops().get(name)
         if op is None:
-            raise line.error(f"there is no op {name!r}")
+            unknown = UnknownOpError(*line.error(f"there is no op {name!r}").args)
+            unknown.name = name
+            raise unknown
         args = self._items(line, "(", ")")
         line.end()
         self.graph.nodes.append(Node(op, args, tuple(outputs)))

@@ -9,7 +9,7 @@ from lucerne._src.ops import families as families
 from lucerne._src.tensor import geometry, indexing, methods
 from lucerne._src.tensor.eager import native_bridge
 from lucerne._src.tensor.eager import run as eager
-from lucerne._src.tensor.interop import legacy_attributes
+from lucerne._src.tensor.interop import exchange, legacy_attributes
 from lucerne._src.tensor.interop import transfer as transfer
 from lucerne._src.tensor.storage import FAST
 from lucerne._src.tensor.tensor import Tensor
@@ -29,3 +29,4 @@ methods.install()
 methods.install_operators()
 if FAST is not None:
     native_bridge.connect(Tensor, eager.run, methods.fast_operators())
+    exchange.install(Tensor)

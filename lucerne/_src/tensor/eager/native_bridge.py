@@ -22,11 +22,13 @@ from lucerne._src.base.process.error_notes import call_failed
 from lucerne._src.base.process.source_location import user_place
 from lucerne._src.ir import argument_errors, dispatch, namespaces
 from lucerne._src.ir import op as op_
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.tensor.autograd import pending
 from lucerne._src.tensor.autograd.state import AutogradState
 from lucerne._src.tensor.base import TensorBase, plain_types
 from lucerne._src.tensor.eager.specialize import Observation
+from lucerne._src.tensor.interop import exchange
 from lucerne._src.tensor.storage import FAST, Storage
 
 RECORDS, POINTWISE, ONLY_RECORDED = 1, 4, 16
@@ -371,6 +373,7 @@ def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
         state=AutogradState,
         in_place=dispatch.InPlace,
         op_class=Op,
+        meta=TensorMeta,
         host_device=device(HOST),
         identity_types={
             "dtype": dt.dtype,
@@ -386,6 +389,9 @@ def connect(tensor: type, slow_run: Any, operators: dict[str, Op]) -> None:
             "user_place": _place,
             "adopt": pending.adopt,
             "observe": observe,
+            "dlpack_lend": exchange.lend,
+            "dlpack_take": exchange.take,
+            "dlpack_room": exchange.room,
         },
     )
     FAST.record_lines(config.user_lines)

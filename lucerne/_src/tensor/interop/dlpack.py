@@ -23,6 +23,7 @@ CODES = {
     dt.float8_e4m3fnuz: 11,
     dt.float8_e5m2: 12,
     dt.float8_e5m2fnuz: 13,
+    dt.float8_e8m0fnu: 14,
 }
 _TYPES = {code: dtype for dtype, code in CODES.items()}
 

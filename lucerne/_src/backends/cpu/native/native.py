@@ -12,6 +12,7 @@ from typing import Any
 from lucerne._src.backends.cpu.emit.builder import Module
 from lucerne._src.backends.cpu.native import members, plans
 from lucerne._src.backends.cpu.native.dispatch import write_dispatch
+from lucerne._src.backends.cpu.native.exchange import write_exchange
 from lucerne._src.backends.cpu.native.keys import ENTRY_WORDS, MAX_KEY, TABLE_BITS
 from lucerne._src.backends.cpu.native.layout import (
     BOOL,
@@ -57,7 +58,7 @@ from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.memory import refuse_room
 from lucerne._src.base.process.error_notes import call_failed
 
-NATIVE_ABI = 2
+NATIVE_ABI = 3
 
 
 def _write(m: Module) -> None:
@@ -67,6 +68,7 @@ def _write(m: Module) -> None:
     write_public(m)
     write_slots(m)
     write_lists(m)
+    write_exchange(m)
     write_launch(m)
 
 
@@ -99,6 +101,7 @@ class Native:
         self.autos_of = builtin("autos_of", code["autos_of"])
         self.next_in_order = builtin("next_in_order", code["next_in_order"])
         self.set_mode = builtin("set_mode", code["set_mode"])
+        self.ready = builtin("ready", code["ready"])
         for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):
             setattr(self, name, builtin(name, code[name]))
         self._remember = builtin("remember", code["remember"])
@@ -214,7 +217,7 @@ class Native:
 
     def connect(
         self, *, tensor: type, storage: type, state: type, in_place: type, op_class: type,
-        host_device: Any, identity_types: dict[str, type], callbacks: dict[str, Any],
+        meta: type, host_device: Any, identity_types: dict[str, type], callbacks: dict[str, Any],
     ) -> None:  # fmt: skip
         """Tell machine code the classes and Python functions it works with."""
         self._set_known(
@@ -226,6 +229,13 @@ class Native:
         self._set_word("requires_grad_offset", slot_offset(state, "requires_grad"))
         self._set_word("op_native_offset", slot_offset(op_class, "native"))
         self._set_word("target_offset", slot_offset(in_place, "target"))
+        self._set_word("exchanged_offset", slot_offset(meta, "exchanged"))
+
+    def exchange_functions(self) -> list[int]:
+        """Addresses of DLPack's functions, in the order of its table: room for a tensor, from one
+        of ours, to one of ours, into a borrowed header (not made), the stream of a device."""
+        names = ("dlpack_allocate", "dlpack_export", "dlpack_import", "", "dlpack_stream")
+        return [self.code[name] if name else 0 for name in names]
 
     def route(self, slow_run: Any, watcher: Any) -> None:
         """Another function for ops that machine code does not take, and one for public functions:

@@ -24,6 +24,7 @@ KNOWN = (
     "expand_auto", "expand_view", "free_list", "free_count", "host_device", "in_place_type",
     "mode", "owner_thread", "slow_run", "zero", "user_place", "adopt", "observe", "ellipsis",
     "slice", "list", "size", "cast", "watcher", "no_room",
+    "dlpack_lend", "dlpack_take", "dlpack_room",
 )  # fmt: skip
 """Names of the words of the table `known`."""
 
