@@ -87,7 +87,7 @@ def _calls(called: Any, change: Any, state: Any, more: Any, grad: bool) -> list[
     seen: list[tuple[str, Any]] = []
     for n, event in enumerate(EVENTS):
         if type(event) is float:
-            change(event)
+            seen.append((f"change {n}", _told(lambda k=event: change(k))))
             continue
         size = 5 if event == "size" else 3
         x = torch.linspace(-1.0, 1.0 + n / 4, size).requires_grad_(grad)
@@ -104,8 +104,15 @@ def _calls(called: Any, change: Any, state: Any, more: Any, grad: bool) -> list[
                 seen.append((f"call {n} raises", f"{type(error).__name__}: {error}"))
         seen.append((f"call {n}, gradient", None if x.grad is None else _seen(x.grad)))
         seen.append((f"call {n} prints", told.getvalue()))
-        seen.append((f"call {n}, state", repr(state())))
+        seen.append((f"call {n}, state", _told(state)))
     return seen
+
+
+def _told(state: Any) -> str:
+    try:
+        return repr(state())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def differences(want: Any, have: Any) -> list[str]:
@@ -136,6 +143,7 @@ def works(seen: list[tuple[str, Any]], column: str) -> str:
 def check(kind: Kind, column: Column, place: str, *, grad: bool = True, **options: Any) -> Found:
     """One cell."""
     text = source(kind, column, place)
+    options["mode"] = kind.mode or options.get("mode")
     name = "cell_" + "".join(
         c if c.isalnum() else "_" for c in f"{kind.name}_{column.name}_{place}"
     )

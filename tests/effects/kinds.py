@@ -28,6 +28,8 @@ class Kind:
     """Whether `S` itself is bound anew: such a state is no argument."""
     undo: str = ""
     """Statements at the end, for what is everybody's."""
+    mode: str | None = None
+    """Of `compile`: "bitwise" where random numbers are drawn."""
     group: str = ""
     """The module it stands in."""
     places: tuple[str, ...] = PLACES

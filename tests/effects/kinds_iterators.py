@@ -386,6 +386,7 @@ at(
     "torch.rand(1)",
     write="torch.rand(1)",
     change="torch.manual_seed(int(k))",
+    mode="bitwise",
     state="0",
 )
 at(
@@ -394,6 +395,7 @@ at(
     "torch.rand(1)",
     write="torch.manual_seed(5)",
     change="torch.manual_seed(int(k))",
+    mode="bitwise",
     state="0",
 )
 at(

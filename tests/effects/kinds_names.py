@@ -401,9 +401,9 @@ names(
     "weak dict",
     "class Kind: pass\nheld = [Kind(), Kind()]\n"
     "S = weakref.WeakValueDictionary()\n"
-    "S['a'] = held[0]\nS['b'] = held[1]",
+    "S['a'] = held[0]\nS['b'] = held[1]\nmore = Kind()",
     "float(len(S))",
-    write="S['c'] = held[0]",
+    write="S['c'] = more",
     change="if k == 2.0: held.pop(); gc.collect()",
 )
 names(

@@ -516,7 +516,7 @@ modes(
 )
 modes(
     "threads",
-    "S = None",
+    "S = torch.set_num_threads(1)",
     "float(torch.get_num_threads())",
     change="torch.set_num_threads(int(k))",
     undo="torch.set_num_threads(1)",

@@ -27,6 +27,12 @@ CELLS = [
     ("numpy by out in a place", "parts write"),
     ("numpy by a tensor over it", "parts write"),
     ("ctypes value", "before"),
+    ("slot that is empty", "read write read"),
+    ("__class__ assigned", "parts write"),
+    ("__getattribute__ added", "before"),
+    ("generator that is sent", "nested"),
+    ("dict view", "before"),
+    ("weak dict", "parts write"),
     ("bytearray that grows", "parts write"),
 ]
 

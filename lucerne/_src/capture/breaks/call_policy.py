@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 import weakref
 from collections.abc import Iterable, Sequence
@@ -24,8 +25,15 @@ from lucerne._src.capture.breaks.purity import (
 )
 from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.bytecode.frame import PythonFrame
-from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Decision, Stop, is_entered
-from lucerne._src.capture.bytecode.targets import python_function
+from lucerne._src.capture.bytecode.hooks import (
+    INLINE,
+    NATIVE,
+    Access,
+    Decision,
+    Stop,
+    is_entered,
+)
+from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of, is_opaque, owner_of, written_by
 from lucerne._src.capture.guards.reachable import is_module, is_optimizer
 from lucerne._src.capture.guards.tensor_reads import REFUSED
@@ -237,9 +245,28 @@ def hashes_given(frame: PythonFrame, looked: Any) -> Stop | None:
     return None
 
 
+def native_owner(fn: Any) -> Any:
+    """The object that a method of native code belongs to (`generator.send`); None: it is none."""
+    bound = is_a(fn, (types.BuiltinFunctionType, types.MethodWrapperType))
+    return fn.__self__ if bound else None
+
+
 def unguarded_array(why: str) -> Stop:
     """A stop before an array is looked at that can't be compared."""
     return stop_for(reasons.made("numpy", None, why))
+
+
+def refuse_hidden(container: Any, key: Any, how: Access, birth: Any) -> None:
+    """Stop before something is read that no guard compares: what native code keeps in an
+    exception."""
+    refuse_opaque(container)
+    if how is not Access.ATTRIBUTE or not is_a(container, BaseException):
+        return
+    if type(find_in_class(type(container), key)) in _IN_C and not birth.is_new(container):
+        raise stop_for(reasons.made("object", None, f"{key} of an exception"))
+
+
+_IN_C = (types.GetSetDescriptorType, types.MemberDescriptorType)
 
 
 def refuse_opaque(x: Any) -> None:
@@ -250,6 +277,20 @@ def refuse_opaque(x: Any) -> None:
 
 
 _OF_NUMPY = (np.ndarray, np.void, np.flatiter, np.nditer, np.poly1d)
+
+
+_MACHINERY = frozenset(("__class__", "__bases__", "__code__", "__defaults__", "__kwdefaults__"))
+
+
+def refuse_machinery(container: Any, key: Any, how: Access) -> None:
+    """Stop before a write that decides how attributes and calls work: what was read of an object
+    under its old class says nothing about the new one."""
+    if reasons.is_foreign_object(container):
+        raise foreign_item(container, key)
+    if how is not Access.ATTRIBUTE:
+        return
+    if key in _MACHINERY or is_a(container, (enum.Enum, BaseException)):
+        raise stop_for(reasons.made("write", None, f"{key} of a {type(container).__name__}"))
 
 
 def refuse_memory(container: Any, birth: Any) -> None:
@@ -279,6 +320,17 @@ def array_in_place(frame: PythonFrame, birth: Any) -> Stop | None:
     left = frame.stack[-2]
     refuse_memory(left, birth)
     return None
+
+
+USES_UP = frozenset(
+    ("UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "CALL_FUNCTION_EX", "CONTAINS_OP")
+)
+"""Instructions that take everything from an iterator on the stack."""
+
+
+def taken_from(stack: Sequence[Any], op: Any) -> Any:
+    """What such an instruction takes from."""
+    return stack[-2 if op.name == "CALL_FUNCTION_EX" and op.argument & 1 else -1]
 
 
 def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:

@@ -1,4 +1,4 @@
-"""Functions that stop in a debugger.
+"""Functions that stop in a debugger, or ask for their own frame.
 
 A debugger shows the frame that calls it, with its lines and variables. Code that the machine runs
 has no frame of Python's, so a function whose text stops in a debugger is never run by it: it is
@@ -17,13 +17,15 @@ from lucerne._src.capture.bytecode.targets import python_function
 
 KIND = "debugger"
 """The kind of break it is."""
-_BUILTIN, _METHOD = "breakpoint", "set_trace"
-"""What stops: a builtin, and what `pdb` and all that are made like it call their function."""
+_BUILTIN = "breakpoint"
+_METHODS = frozenset(("set_trace", "_getframe", "currentframe"))
+"""What stops: a builtin, and what `pdb` and all that are made like it call their function; what
+gives a frame, of `sys` and `inspect`."""
 
 
 def stops_here(fn: Any) -> bool:
     """Whether a call of this very function stops."""
-    return fn is builtins.breakpoint or getattr(fn, "__name__", "") == _METHOD
+    return fn is builtins.breakpoint or getattr(fn, "__name__", "") in _METHODS
 
 
 def stops_inside(fn: Any) -> bool:
@@ -36,7 +38,7 @@ def stops_inside(fn: Any) -> bool:
     target = python_function(fn)
     if target is None or not _names_one(target.__code__):
         return False
-    return _is_builtin(target) or _stops(target.__code__, frozenset((_METHOD,)))
+    return _is_builtin(target) or _stops(target.__code__, _METHODS)
 
 
 def _is_builtin(fn: FunctionType) -> bool:
@@ -47,7 +49,7 @@ def _is_builtin(fn: FunctionType) -> bool:
 @functools.lru_cache(4096)
 def _names_one(code: CodeType) -> bool:
     """A look at the names alone, which is all that nearly every function costs."""
-    if _BUILTIN in code.co_names or _METHOD in code.co_names:
+    if _BUILTIN in code.co_names or not _METHODS.isdisjoint(code.co_names):
         return True
     return any(isinstance(c, CodeType) and _names_one(c) for c in code.co_consts)
 
@@ -56,7 +58,7 @@ def _stops(code: CodeType, names: frozenset[str]) -> bool:
     """Whether code, or what is defined inside of it, looks up one of these names in order to call
     it: an attribute called `breakpoint` is no debugger."""
     for op in dis.get_instructions(code):
-        if op.argval in names and (op.opname in _GLOBALS or op.argval == _METHOD):
+        if op.argval in names and (op.opname in _GLOBALS or op.argval in _METHODS):
             return True
     return any(isinstance(c, CodeType) and _stops(c, names) for c in code.co_consts)
 

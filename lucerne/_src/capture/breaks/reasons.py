@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+import threading
 import types
 from dataclasses import dataclass, replace
 from typing import Any
@@ -190,7 +191,8 @@ KINDS: dict[str, BreakKind] = {
             ),
             (
                 "debugger",
-                "{what} stops in the frame of the function, which compiled code does not have: "
+                "{what} stops in the frame of the function or asks for it, "
+                "which compiled code does not have: "
                 "the whole of it runs uncompiled",
                 "nothing needs to be done; it is compiled again when that line is gone",
             ),
@@ -366,7 +368,14 @@ _PURE_HOMES = frozenset(
     )
 )  # fmt: skip
 """Modules of the standard library (and ours) whose functions do nothing but give a result."""
-_NUMPY_FILES = frozenset(("save", "savez", "load", "savetxt", "loadtxt", "fromfile", "tofile"))
+_NUMPY_OUTSIDE = frozenset(
+    (
+        "save", "savez", "load", "savetxt", "loadtxt", "fromfile", "tofile", "geterr", "seterr",
+        "geterrcall", "seterrcall", "errstate", "getbufsize", "setbufsize", "get_printoptions",
+        "set_printoptions", "printoptions", "array2string", "array_repr", "array_str",
+    )
+)  # fmt: skip
+"""Functions of NumPy that read or write files, or settings of the process."""
 _IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
 _IMPURE_NAMES = (
     "print", "open", "input", "exec", "eval", "compile", "breakpoint", "__import__", "globals",
@@ -383,7 +392,12 @@ def is_foreign_home(home: str) -> bool:
 def is_foreign_object(x: Any) -> bool:
     """Whether it is an object whose answers may change at any time: `os.environ`, a file."""
     home = own_home(type(x).__module__).partition(".")[0]
+    if is_a(x, _LOCKS):
+        return True
     return home in _BY_MODULE and not is_a(x, (type, types.ModuleType))
+
+
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def is_foreign(fn: Any) -> bool:
@@ -406,7 +420,7 @@ def is_foreign(fn: Any) -> bool:
         return True
     home = home_of(fn)
     if home == "numpy":
-        return "random" in _module_of(fn) or getattr(fn, "__name__", "") in _NUMPY_FILES
+        return "random" in _module_of(fn) or getattr(fn, "__name__", "") in _NUMPY_OUTSIDE
     if is_foreign_home(home):
         return True
     known = home in _PURE_HOMES or home in sys.stdlib_module_names

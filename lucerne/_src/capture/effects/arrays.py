@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import array
 import ctypes
+import decimal
 import io
 import mmap
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -77,7 +79,8 @@ def owner_of(x: Any) -> Any:
 
 def is_opaque(x: Any) -> bool:
     """Whether it is an object of native code whose content no guard can compare: memory that C
-    made, what NumPy has besides arrays.
+    made, what NumPy has besides arrays, containers that the collector empties, numbers whose
+    operators ask the context.
 
     >>> from lucerne._src.capture.effects.arrays import is_opaque
     >>> is_opaque(np.ones(2).flat), is_opaque(np.ones(2)), is_opaque(np.float32(1))
@@ -90,6 +93,8 @@ _OPAQUE = (
     ctypes.c_int.__mro__[1], ctypes.Structure, ctypes.Union, ctypes.Array,
     type(ctypes.pointer(ctypes.c_int())).__mro__[1], np.flatiter, np.nditer, np.void, np.poly1d,
     np.ma.MaskedArray, type(np.ones(1).flags), np.broadcast, np.ndenumerate, np.ndindex,
+    decimal.Decimal, decimal.Context, weakref.WeakValueDictionary, weakref.WeakKeyDictionary,
+    weakref.WeakSet,
 )  # fmt: skip
 
 

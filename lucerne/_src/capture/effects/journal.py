@@ -72,18 +72,31 @@ def _way_back(target: Any) -> Callable[[], None]:
     if is_module(target):
         stores += [target._parameters, target._buffers, target._modules]
     stores_back = [_items_back(s) for s in stores if is_a(s, dict)]
-    slots = [n for kind in type(target).__mro__ for n in kind.__dict__.get("__slots__", ())]
-    held = {n: getattr(target, n) for n in slots if hasattr(target, n) and n != "__dict__"}
+    slots = [
+        (member, raw_slot(member, target))
+        for kind in type(target).__mro__
+        for member in kind.__dict__.values()
+        if type(member) is types.MemberDescriptorType and not _is_library(kind)
+    ]
 
     def back() -> None:
         if items_back is not None:
             items_back()
         for store_back in stores_back:
             store_back()
-        for name, x in held.items():
-            object.__setattr__(target, name, x)
+        for member, x in slots:
+            if raw_slot(member, target) is not x:
+                member.__delete__(target) if x is NOTHING else member.__set__(target, x)
 
     return back
+
+
+def raw_slot(member: Any, owner: Any) -> Any:
+    """What is in a slot of an object, NOTHING if it is empty."""
+    try:
+        return member.__get__(owner)
+    except AttributeError:
+        return NOTHING
 
 
 def _is_library(kind: type) -> bool:

@@ -56,6 +56,13 @@ def is_value(x: Any) -> bool:
     return is_a(x, _VALUES)
 
 
+WINDOWS: tuple[type, ...] = (
+    types.MappingProxyType,
+    *map(type, ({}.keys(), {}.values(), {}.items())),
+)
+"""Kinds of objects through which a dict is seen."""
+
+
 def is_iterator(x: Any) -> bool:
     """Whether it is something that goes on from where it was left."""
     return hasattr(type(x), "__next__")

@@ -7,6 +7,7 @@ function, made from text (`source`), that compares and collects the tensors on i
 
 from __future__ import annotations
 
+import gc
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
 from lucerne._src.capture.effects.objects import (
     MOST,
+    WINDOWS,
     Roots,
     is_fixed,
     is_iterator,
@@ -141,6 +143,8 @@ def _inside(x: Any) -> Iterator[Any]:
         yield from list(x)[:MOST]
     elif is_a(x, dict):
         yield from list(x.values())[:MOST]
+    elif type(x) in WINDOWS:
+        yield from gc.get_referents(x)
     elif type(x) is types.MethodType or type(x) is types.BuiltinFunctionType:
         yield x.__self__
     elif type(x) is types.FunctionType:

@@ -191,7 +191,12 @@ class ImplicitGuards:
         if is_known_home(kind.__module__) or kind.__flags__ & _UNCHANGEABLE:
             return
         store = ClassSource(kind, after)
-        self._note(store, key, store.find(key), f"{kind.__name__}.{key}")
+        found = store.find(key)
+        self._note(store, key, found, f"{kind.__name__}.{key}")
+        if found is MISSING and key[:2] != "__":
+            self.of_class(kind, "__getattr__")
+        elif key not in _BINDS and found is not MISSING and type(found) not in PLAIN:
+            self.of_class(type(found), "__get__")
 
     def of_object(self, x: Any, key: str) -> None:
         """An attribute was read that the object itself does not have."""
@@ -202,6 +207,12 @@ class ImplicitGuards:
             if not is_known_home(kind.__module__):
                 self._note(x, "__class__", kind)
         self.of_class(type(x), key)
+        self.looks(type(x))
+
+    def looks(self, kind: type) -> None:
+        """An attribute was found in the plain way: the class of the object may get another one."""
+        if find_in_class(kind, "_call_impl") is None:  # (modules have many attributes)
+            self.of_class(kind, "__getattribute__")
 
     def methods_of(self, x: Any) -> None:
         """Native code was given an object: it may ask any of its methods."""
@@ -269,6 +280,8 @@ class ImplicitGuards:
             kept = fn.cache_info()
             asked = CallSource(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
             self._note(asked, "", LATER, name)
+        elif fn is issubclass and len(args) == 2 and not is_known_home(str(args[0].__module__)):
+            self._note(CallSource(fn, tuple(args)), "", fn(*args), name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
 
@@ -311,6 +324,9 @@ def _names_of(kind: type, code: types.CodeType) -> Iterator[str]:
                 inner = dict.values(own) if is_a(own, dict) else ()
             if any(type(x) is types.FunctionType and x.__code__ is code for x in inner):
                 yield name
+
+
+_BINDS = frozenset(("__get__", "__getattr__", "__getattribute__"))
 
 
 def _is_abstract(kinds: Any) -> bool:

@@ -28,7 +28,7 @@ from lucerne._src.capture.bytecode.hooks import NOTHING, Access, is_entered
 from lucerne._src.capture.bytecode.targets import find_in_class
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import is_plain
+from lucerne._src.capture.effects.objects import WINDOWS, is_plain
 from lucerne._src.capture.effects.stores import MISSING, MOST, PLAIN
 from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import CLOSED, is_module, is_optimizer, parts_of_module
@@ -418,6 +418,7 @@ class ReadLog:
     def own_dict_of(self, container: Any) -> None:
         """An object's attributes were read from its dict: it may get another one."""
         own = own_dict(container)
+        self.facts.looks(type(container))
         if looks_plainly(container) and is_a(own, dict) and not is_a(container, (dict, list)):
             self._place(container, "__dict__", own)
 
@@ -522,7 +523,7 @@ def inside(x: Any) -> list[Any]:
         return [] if is_a(x.__self__, types.ModuleType) else [x.__self__]
     elif is_a(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
-    elif type(x) is types.MappingProxyType:
+    elif type(x) in WINDOWS:
         return gc.get_referents(x)
     elif is_a(x, types.FunctionType) or own_home(type(x).__module__).startswith(CLOSED):
         return []

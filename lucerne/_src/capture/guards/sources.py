@@ -192,7 +192,10 @@ class Source:
 
 def _is_itself(x: Any) -> bool:
     """Whether an attribute of a class is what stands there, and no other thing can look so."""
-    return is_a(x, (types.FunctionType, property)) or not hasattr(type(x), "__get__")
+    return is_a(x, _PLAIN_MEMBERS) or not hasattr(type(x), "__get__")
+
+
+_PLAIN_MEMBERS = (types.FunctionType, property, types.WrapperDescriptorType)
 
 
 def content(cell: Any) -> Any:

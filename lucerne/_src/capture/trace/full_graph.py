@@ -20,6 +20,7 @@ from lucerne._src.base.process.executed_code import ExecutedCode
 from lucerne._src.base.raw import is_a, own_store
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
+    USES_UP,
     array_in_place,
     at_hand,
     changes_owner,
@@ -31,9 +32,12 @@ from lucerne._src.capture.breaks.call_policy import (
     is_ours,
     may_call_back,
     native_call,
+    native_owner,
+    refuse_hidden,
+    refuse_machinery,
     refuse_memory,
-    refuse_opaque,
     stop_for,
+    taken_from,
     tensor_key,
     user_place,
     variable_item,
@@ -210,7 +214,10 @@ class FullGraphHooks(Plain):
         """Note what the next instruction reads of its operands."""
         before_operator(frame)
         self.noted.before(frame)
-        if frame.decoded.ops[frame.ip].name == "CONTAINS_OP":
+        op = frame.decoded.ops[frame.ip]
+        if op.name in USES_UP and self._is_old_iterator(taken_from(frame.stack, op)):
+            return stop_for(reasons.made("iterator", None, "this line"))
+        if op.name == "CONTAINS_OP":
             return tensor_key(frame.stack[-2], frame.stack[-1], self.birth)
         return array_in_place(frame, self.birth) or hashes_given(frame, self.looked)
 
@@ -241,7 +248,7 @@ class FullGraphHooks(Plain):
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Decision | Stop:
         """Enter user code, stop before what is foreign."""
-        if any(self._is_old_iterator(x) for x in args):
+        if any(self._is_old_iterator(x) for x in (*args, native_owner(fn))):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         variable = variable_read(fn, args)
         if variable is not None:
@@ -315,7 +322,7 @@ class FullGraphHooks(Plain):
                 raise foreign_item(container, key)
             self.noted.key_of(*variable)
             return value
-        refuse_opaque(container)
+        refuse_hidden(container, key, how, self.birth)
         if is_a(value, BUFFERS) and not self.birth.is_new(container):
             self.birth.found_outside(value)
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
@@ -339,6 +346,7 @@ class FullGraphHooks(Plain):
         refuse_memory(container, self.birth)
         if self.birth.is_new(container):
             return
+        refuse_machinery(container, key, how)
         refuse_inside(container, key)
         if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))

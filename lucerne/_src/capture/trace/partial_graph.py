@@ -18,6 +18,7 @@ from lucerne._src.base.raw import is_a, own_dict, own_store
 from lucerne._src.capture import faults
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
+    USES_UP,
     array_in_place,
     at_hand,
     changes_owner,
@@ -29,10 +30,13 @@ from lucerne._src.capture.breaks.call_policy import (
     is_ours,
     may_call_back,
     native_call,
+    native_owner,
+    refuse_hidden,
+    refuse_machinery,
     refuse_memory,
-    refuse_opaque,
     stop_for,
     stop_with,
+    taken_from,
     tensor_key,
     user_place,
     variable_item,
@@ -54,7 +58,7 @@ from lucerne._src.capture.bytecode.hooks import (
     Stop,
 )
 from lucerne._src.capture.bytecode.machine import Finished, Machine
-from lucerne._src.capture.bytecode.targets import find_in_class
+from lucerne._src.capture.bytecode.targets import find_in_class, python_function
 from lucerne._src.capture.effects.arrays import ARRAYS, BUFFERS
 from lucerne._src.capture.effects.deferred_calls import deferred
 from lucerne._src.capture.effects.journal import Journal
@@ -92,10 +96,6 @@ from lucerne._src.capture.trace.fake import CaptureError, NotYetError, is_fake
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.functionalize import MutationError
 
-_USES_UP = frozenset(
-    ("UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "CALL_FUNCTION_EX", "CONTAINS_OP")
-)
-"""Instructions that take everything from an iterator on the stack."""
 _LOOKS_INSIDE = frozenset(
     (
         "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "CONTAINS_OP", "COMPARE_OP", "LIST_EXTEND",
@@ -323,10 +323,8 @@ class PartialGraphTracer(Plain):
         advanced = iterator_on(stack, int(name == "SEND")) if name in _ADVANCES else None
         if advanced is not None and self._is_old_iterator(advanced):
             return stop_for(reasons.made("iterator", None, "the loop"))
-        if name in _USES_UP:
-            at = -2 if name == "CALL_FUNCTION_EX" and op.argument & 1 else -1
-            if self._is_old_iterator(stack[at]):
-                return stop_for(reasons.made("iterator", None, "unpacking"))
+        if name in USES_UP and self._is_old_iterator(taken_from(stack, op)):
+            return stop_for(reasons.made("iterator", None, "unpacking"))
         if name in _FILLS:
             self._fills(frame, name, op.argument)
         one = name == "CONTAINS_OP" and self._key_of(*key_asked(*stack[-2:]))
@@ -381,17 +379,18 @@ class PartialGraphTracer(Plain):
         if type(fn) is Carried or any(type(x) is Carried for x in given):
             return stop_for(reasons.made("object", None, "a value of before"))
         foreign = not is_ours(fn) and reasons.is_foreign(fn)
-        if not foreign and any(self._is_old_iterator(x) for x in given):
+        owner = getattr(fn, "__self__", None)
+        if not foreign and any(self._is_old_iterator(x) for x in (*given, native_owner(fn))):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         if fn is getattr or fn is hasattr:
             return NATIVE  # the machine tells which attribute
-        owner = getattr(fn, "__self__", None)
         found = tensor_key(given[0], owner, self.birth) if given else None
         found = found or writes_array(fn, args, kwargs, self.birth)
         if found is not None:
             return found
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
             self.facts.entered(fn, args)
+            self._defaults_of(fn)
             self.reads.all_of(getattr(fn, "__self__", None), 8)
             if getattr(fn, "__name__", "") in ("__missing__", "__getattr__") and args:
                 self.reads.all_of(args[0])  # something that is not there was looked up
@@ -423,6 +422,13 @@ class PartialGraphTracer(Plain):
         if may_call_back(fn) and any(map(calls_users, (fn, *given))):
             self.reads.everything = f"{reasons.name_of(fn)} calls back functions"
         return native_call(fn, given)
+
+    def _defaults_of(self, fn: Any) -> None:
+        """A function is entered: its keyword defaults are a dict like any other."""
+        kept = getattr(python_function(fn), "__kwdefaults__", None)
+        if kept and not self.birth.is_new(kept):
+            for key, value in kept.items():
+                self._found(kept, key, value)
 
     def _is_deferred(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call is made when the part has run. Told something else each time, a number
@@ -480,7 +486,7 @@ class PartialGraphTracer(Plain):
             if variable is None or not self._key_of(*variable):
                 raise foreign_item(container, key)
             return value
-        refuse_opaque(container)
+        refuse_hidden(container, key, how, self.birth)
         if is_a(value, BUFFERS) and not self.birth.is_new(container):
             self.birth.found_outside(value)
         if is_a(container, ARRAYS) and how is Access.ATTRIBUTE:
@@ -596,6 +602,7 @@ class PartialGraphTracer(Plain):
         refuse_memory(container, self.birth)
         if self.birth.is_new(container):
             return
+        refuse_machinery(container, key, how)
         refuse_inside(container, key)
         if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
