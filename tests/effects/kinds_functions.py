@@ -152,7 +152,7 @@ functions(
     "S(2.0)",
     write="S.cache_clear()",
     change="N[0] = k",
-    state="S.cache_info()[:3]",
+    state="S.cache_info().currsize",
 )
 functions(
     "lru_cache info",
@@ -160,7 +160,7 @@ functions(
     "float(S.cache_info().currsize + S(1.0))",
     write="S(S.cache_info().currsize + 5.0)",
     change="S.cache_clear()",
-    state="S.cache_info()[:2]",
+    state="S.cache_info().currsize",
 )
 functions(
     "cache of tensors",
@@ -168,7 +168,7 @@ functions(
     "S(2.0)",
     write="S.cache_clear()",
     change="L.append(0); S.cache_clear()",
-    state="S.cache_info()[:2]",
+    state="S.cache_info().currsize",
 )
 functions(
     "partial",

@@ -33,6 +33,9 @@ CELLS = [
     ("generator that is sent", "nested"),
     ("dict view", "before"),
     ("weak dict", "parts write"),
+    ("code by starmap", "before"),
+    ("defaults by re.sub", "before"),
+    ("lru_cache", "read write read"),
     ("bytearray that grows", "parts write"),
 ]
 

@@ -217,6 +217,8 @@ class NativeCallbacks:
             if _never_writes(fn):
                 return by_value(fn, args, kwargs)
             memory = MemoryWrites((fn, *args, *kwargs.values()), self.birth.is_new)
+            if self.facts is not None:
+                self.facts.may_run(memory.functions)
             try:
                 return by_value(fn, args, kwargs)
             finally:

@@ -8,6 +8,7 @@ can be in the way; docs/guide/breaks.md lists it.
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 import threading
 import types
@@ -397,6 +398,7 @@ def is_foreign_object(x: Any) -> bool:
     return home in _BY_MODULE and not is_a(x, (type, types.ModuleType))
 
 
+_CACHE = type(functools.lru_cache(lambda: None))
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
@@ -417,6 +419,8 @@ def is_foreign(fn: Any) -> bool:
         return True
     owner = getattr(fn, "__self__", None)
     if owner is not None and is_foreign_object(owner):
+        return True
+    if type(owner) is _CACHE and getattr(fn, "__name__", "") in ("cache_info", "cache_clear"):
         return True
     home = home_of(fn)
     if home == "numpy":

@@ -32,12 +32,17 @@ _BUFFERS = (*ARRAYS, bytearray)
 class MemoryWrites:
     """The memory that is reached from what is given to a call, and what it held before."""
 
-    __slots__ = ("before",)
+    __slots__ = ("before", "functions")
 
     def __init__(self, given: Iterable[Any], is_new: Callable[[Any], bool]) -> None:
         self.before: list[tuple[Any, Any]] = []
+        self.functions: list[types.FunctionType] = []
+        """What native code may call, directly or by way of others."""
         seen: set[int] = set()
-        for x in buffers_in(given):
+        for x in _reached(given):
+            if is_a(x, types.FunctionType):
+                self.functions.append(x)
+                continue
             owner = owner_of(x)
             if id(owner) in seen or not is_a(owner, _BUFFERS) or is_new(owner):
                 continue
@@ -78,8 +83,8 @@ def _put_back(owner: Any, held: Any) -> None:
     owner.flags.writeable = writeable
 
 
-def buffers_in(given: Iterable[Any]) -> Iterator[Any]:
-    """Arrays and buffers that native code might get at through what it is given."""
+def _reached(given: Iterable[Any]) -> Iterator[Any]:
+    """Arrays, buffers and functions that native code might get at through what it is given."""
     todo = [(x, 0) for x in given]
     seen: set[int] = set()
     while todo and len(seen) < _MOST_OBJECTS:
@@ -89,7 +94,10 @@ def buffers_in(given: Iterable[Any]) -> Iterator[Any]:
         seen.add(id(x))
         if is_a(x, _BUFFERS):
             yield x
-        elif depth < _DEEPEST:
+            continue
+        if is_a(x, types.FunctionType):
+            yield x
+        if depth < _DEEPEST:
             todo += [(part, depth + 1) for part in _inside(x)]
 
 

@@ -117,6 +117,12 @@ class ImplicitGuards:
             if target.__name__ == "__get__" and len(args) > 1:
                 self._descriptor(args[0], args[1])
 
+    def may_run(self, functions: Iterable[types.FunctionType]) -> None:
+        """Native code was given something by which it comes to these, and may call them."""
+        for fn in functions:
+            if self._stays(fn) and not is_known_home(str(fn.__module__)):
+                self._function(fn)
+
     def partial(self, x: functools.partial[Any]) -> None:
         """A `partial` is called; its keywords are a dict like any other."""
         if self._stays(x):
