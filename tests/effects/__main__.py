@@ -18,6 +18,7 @@ from tests.effects.all_kinds import KINDS
 from tests.effects.cells import check
 from tests.effects.columns import COLUMNS, QUICK
 from tests.effects.kinds import PLACES
+from tests.effects.processes import compare
 from tests.effects.text import fits, source
 from tests.support import settings
 
@@ -33,7 +34,13 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="programs and differences in full")
     parser.add_argument("--mode", default=None, help="of `compile`")
     parser.add_argument("--values", action="store_true", help="no gradients: twice as fast")
+    parser.add_argument("--processes", action="store_true", help="the column of two processes")
     options = parser.parse_args()
+    if options.processes:
+        count, hits, wrong = compare(options.names)
+        print("\n".join(wrong))
+        print(f"{count} cells, found stored {hits} times, {len(wrong)} differ")
+        return 1 if wrong else 0
     places = PLACES if options.places == "all" else options.places.split(",")
     chosen = list(COLUMNS)
     if options.columns:

@@ -9,6 +9,7 @@ from tests.effects.all_kinds import KINDS
 from tests.effects.cells import check, differences
 from tests.effects.columns import COLUMNS
 from tests.effects.kinds import PLACES, Kind
+from tests.effects.processes import compare
 
 CELLS = [
     ("variable", "read write read"),
@@ -70,3 +71,11 @@ def test_differences_are_seen() -> None:
     assert differences([("a", 1)], [("a", True)])
     assert differences([("a", 1)], [])
     assert not differences([("a", 1)], [("a", 1)])
+
+
+def test_a_second_process_sees_its_own_state() -> None:
+    """Programs that one process has stored, in one whose functions have other code and defaults."""
+    count, hits, wrong = compare(["defaults by starmap", "code by re.sub"])
+    assert not wrong, wrong
+    assert count >= 8
+    assert hits >= count // 2
