@@ -10,6 +10,7 @@ from lucerne._src.capture.symbolic.shapes import Symbols
 from lucerne._src.ir.symbolic.expressions import SMALLEST, Guard, defined
 from lucerne._src.ir.symbolic.expressions import symbol as symbol_
 from lucerne._src.ir.symbolic.numbers import SizeGuards
+from lucerne._src.ir.symbolic.scan import first_wrong
 from lucerne._src.transforms.generalize import Template
 from lucerne.export import blueprint as bp
 from lucerne.export.dims import Dynamic
@@ -56,11 +57,15 @@ def fixed_roots(made: bp.Blueprint, dynamic: Dynamic, guards: SizeGuards) -> set
             found |= optional if not _is_loose(guard, example) else set()
         elif optional:
             [s] = names
-            known = bp.Range(made.ranges[s].name, made.ranges[s].least, made.ranges[s].most)
-            narrow(guard, s, known, example[s])
-            if known.least == known.most:
+            if _is_alone(guard, s, made.ranges[s], example[s]):
                 found |= optional
     return found
+
+
+def _is_alone(guard: Guard, symbol: str, known: bp.Range, n: int) -> bool:
+    """Whether a decision by one size comes out another way at the sizes beside it."""
+    beside = [k for k in (n - 1, n + 1) if known.least <= k <= known.most]
+    return not any(guard.holds({symbol: k}) for k in beside)
 
 
 def _is_loose(guard: Guard, example: Mapping[str, int]) -> bool:
@@ -155,10 +160,13 @@ def refuse_decision(guard: Guard, symbol: str, known: bp.Range, told: str) -> No
 
 def narrow(guard: Guard, symbol: str, known: bp.Range, n: int) -> None:
     """The range around a size in which a decision is the same."""
-    low = high = n
-    while low > known.least and guard.holds({symbol: low - 1}):
-        low -= 1
-    while high < known.most and guard.holds({symbol: high + 1}) and high < n + 100_000:
-        high += 1
-    far = high == n + 100_000 and guard.holds({symbol: known.most})
-    known.least, known.most = low, known.most if far else high
+    last = max(n, min(known.most, n + _FAR))
+    below = first_wrong(guard, symbol, range(n - 1, known.least - 1, -1))
+    above = first_wrong(guard, symbol, range(n + 1, last + 1))
+    far = above is None and last == n + _FAR and guard.holds({symbol: known.most})
+    known.least = min(n, known.least) if below is None else below + 1
+    known.most = known.most if far else last if above is None else above - 1
+
+
+_FAR = 100_000
+"""So far a range is tried; one that reaches there reaches to its end, if the decision does."""
