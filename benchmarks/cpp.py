@@ -94,6 +94,7 @@ def _calls() -> dict[str, Call]:
         made.into(x, y, k, out)
         return out
 
+    array = np.ones(4, np.float32)
     python_op: Any = lucerne.library.custom_op("benchmark::scaled", scaled, mutates_args=())
     return {
         "C call": lambda: made.repeated(x, y, 2.0, out, REPEATS),
@@ -104,7 +105,7 @@ def _calls() -> dict[str, Call]:
         "function, by __dlpack__": lambda: made.into(plain[0], plain[1], 2.0, plain[2]),
         "custom op of Python": lambda: python_op(x, y, 2.0),
         "x + y": lambda: x + y,
-        "np.add": lambda a=np.ones(4, np.float32): np.add(a, a),  # type: ignore[misc]
+        "np.add": lambda: np.add(array, array),
     }
 
 

@@ -540,7 +540,7 @@ MANAGERS: list[tuple[str, Callable[[], Any], int]] = [
     ("around another", around_another, 1),
     ("stack of suppress", lambda: stack_of(plain(), contextlib.suppress(IndexError)), 1),
     ("empty stack", stack_of, 1),  # (its own code, which asks what is being handled, is a break)
-    ("lock", threading.Lock, 0),
+    ("lock", threading.Lock, 1),  # (who holds it is nothing that a guard compares)
     ("no_grad", torch.no_grad, 0),
     ("nullcontext", contextlib.nullcontext, 0),
 ]

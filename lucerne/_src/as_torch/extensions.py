@@ -1,4 +1,4 @@
-"""`torch.ops.load_library`: nothing made for libtorch is loaded, but the operators of two libraries are known."""
+"""`torch.ops.load_library`: refuses what is made for libtorch, knows operators of two libraries."""
 
 from __future__ import annotations
 
