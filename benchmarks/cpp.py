@@ -87,6 +87,7 @@ def _calls() -> dict[str, Call]:
         schemas={"scale_add": "(float32[n] x, float32[n] y, float k) -> float32[n]"},
     )  # fmt: skip
     x, y, out = lucerne.ones(4), lucerne.ones(4), lucerne.ones(4)
+    array = np.ones(4, np.float32)
     plain = [_OnlyDLPack(t) for t in (x, y, out)]
 
     def scaled(x: lucerne.Tensor, y: lucerne.Tensor, k: float) -> lucerne.Tensor:
@@ -104,7 +105,7 @@ def _calls() -> dict[str, Call]:
         "function, by __dlpack__": lambda: made.into(plain[0], plain[1], 2.0, plain[2]),
         "custom op of Python": lambda: python_op(x, y, 2.0),
         "x + y": lambda: x + y,
-        "np.add": lambda a=np.ones(4, np.float32): np.add(a, a),  # type: ignore[misc]
+        "np.add": lambda: np.add(array, array),
     }
 
 

@@ -1,4 +1,4 @@
-"""`torch.ops.load_library`: nothing made for libtorch is loaded, but the operators of two libraries are known."""
+"""`torch.ops.load_library`: nothing made for libtorch is loaded, two libraries' ops are known."""
 
 from __future__ import annotations
 
