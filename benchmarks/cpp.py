@@ -87,6 +87,7 @@ def _calls() -> dict[str, Call]:
         schemas={"scale_add": "(float32[n] x, float32[n] y, float k) -> float32[n]"},
     )  # fmt: skip
     x, y, out = lucerne.ones(4), lucerne.ones(4), lucerne.ones(4)
+    array = np.ones(4, np.float32)
     plain = [_OnlyDLPack(t) for t in (x, y, out)]
 
     def scaled(x: lucerne.Tensor, y: lucerne.Tensor, k: float) -> lucerne.Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import io
 import pkgutil
 import re
@@ -75,6 +76,8 @@ def check(page: Path) -> None:
 def test_examples_print_what_the_page_says(page: Path) -> None:
     if page.name == "tensorboard.md":
         pytest.importorskip("tensorboard", reason="its examples write with that package")
+    if page.name == "cpp.md" and importlib.util.find_spec("tvm_ffi") is None:
+        pytest.skip("its examples are called through apache-tvm-ffi, which is not installed")
     check(page)
 
 

@@ -148,6 +148,9 @@ def public_path(function: Any) -> str | None:
         return None
     op = getattr(function, "op", None)
     if found is None and isinstance(op, Op) and function is op.public:
+        owner: Any = getattr(op.host, "owner", None)
+        if owner is not None:  # an operator of the user's
+            return f"ops.{owner.spelling}".removesuffix(".default")
         found = f"ops.lucerne.{op.name}"  # a building block, by no public name
     if found is not None:
         return found

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import lucerne as torch
 from lucerne._src.io.errors import UnsupportedFileError
 from lucerne._src.ir import op as op_
+from lucerne.export.errors import ExportError
 from tests.cpp.sources import SCHEMAS, extension, needs_compiler
 
 pytestmark = needs_compiler
@@ -109,6 +110,15 @@ def test_it_is_exported_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(op_._CUSTOM, op.entry.op.qualified)
     with pytest.raises(UnsupportedFileError, match=r"torch\.ops\.lucerne_tests\.scale_add"):
         torch.export.load(tmp_path / "m.pt2")
+
+
+def test_the_graph_names_it_and_programs_without_python_refuse_it(tmp_path: Path) -> None:
+    extension()
+    program = torch.export.export(_Model(), (torch.randn(4),))
+    assert "torch.ops.lucerne_tests.scale_add(" in str(program)
+    says = r"torch\.ops\.lucerne_tests\.scale_add .*test_ops\.py:.* called through Python"
+    with pytest.raises(ExportError, match=says):
+        torch.export.build(program, tmp_path)
 
 
 def test_the_same_library_is_the_same_op() -> None:

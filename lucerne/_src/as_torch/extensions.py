@@ -1,4 +1,4 @@
-"""`torch.ops.load_library`: refuses what is made for libtorch, knows operators of two libraries."""
+"""`torch.ops.load_library`: nothing made for libtorch is loaded, two libraries' ops are known."""
 
 from __future__ import annotations
 

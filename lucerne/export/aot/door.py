@@ -17,6 +17,7 @@ from lucerne import version
 from lucerne._src.backends.contract.machines import MACHINES, NATIVE
 from lucerne._src.base.config import child_environment
 from lucerne._src.capture.trace.pytree import flatten, rebuild
+from lucerne._src.ir.graph import Node
 from lucerne._src.tensor import api as lu
 from lucerne.export import blueprint as bp
 from lucerne.export.aot import example, link
@@ -134,6 +135,7 @@ class Order:
     def written(self, work: Path) -> dict[str, Any]:
         """Have the object written by a process of its own; what it answers."""
         plan = self.program.plan
+        _refuse_operators(plan.graph.nodes)
         lines = [None if n.place is None else list(n.place) for n in plan.graph.nodes]
         Spec(self.name, self.sizes, self.inside, lines).write(work / SPEC)
         save(self.program, str(work / PROGRAM))
@@ -255,6 +257,20 @@ def _by_symbol(
 def _refusal(steps: Sequence[Sequence[str]]) -> str:
     told = [f"  {op} ({line}): {why}" if line else f"  {op}: {why}" for op, line, why in steps]
     return "\n".join(["build: no code without Python can be written for these steps:", *told])
+
+
+_OPERATOR = "its kernel is called through Python"
+
+
+def _refuse_operators(nodes: Sequence[Node]) -> None:
+    """Raise for operators of the user's."""
+    steps = [
+        (f"torch.{n.op.qualified}", str(n.place or ""), _OPERATOR)
+        for n in nodes
+        if n.op.host is not None
+    ]
+    if steps:
+        raise ExportError(_refusal(steps))
 
 
 # ---- linking ------------------------------------------------------------------------------------

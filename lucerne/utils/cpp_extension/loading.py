@@ -10,8 +10,9 @@ from typing import Any
 
 from lucerne._src.base.process import forks
 from lucerne._src.base.refusals import only
+from lucerne._src.tensor.storage import FAST
 from lucerne.library.definition import CustomOpDef, forget, known_op
-from lucerne.utils.cpp_extension import cache, compiler, sources
+from lucerne.utils.cpp_extension import allocator, cache, compiler, sources
 from lucerne.utils.cpp_extension.compiler import Flags
 from lucerne.utils.cpp_extension.ffi import ffi, include_paths, version
 from lucerne.utils.cpp_extension.functions import CppFunction, CppModule, function_of
@@ -242,6 +243,8 @@ def _library(
 
 def _opened(name: str, raw: bytes) -> Any:
     """A library in the process: from a file that only this user can have written."""
+    if FAST is None:
+        allocator.install()
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, f"{name}.so")
         with open(file, "wb") as out:

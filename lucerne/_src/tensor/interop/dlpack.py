@@ -18,6 +18,7 @@ _NAMES = {b"dltensor": 0, b"dltensor_versioned": 8 + 8 + 8 + 8}
 """Names of capsules, and the bytes before their DLTensor: version, context, deleter, flags."""
 _UNSIGNED = 1
 CODES = {
+    dt.complex32: 5,
     dt.bfloat16: 4,
     dt.float8_e4m3fn: 10,
     dt.float8_e4m3fnuz: 11,
@@ -25,7 +26,7 @@ CODES = {
     dt.float8_e5m2fnuz: 13,
     dt.float8_e8m0fnu: 14,
 }
-_TYPES = {code: dtype for dtype, code in CODES.items()}
+_TYPES = {(code, 8 * dtype.itemsize): dtype for dtype, code in CODES.items()}
 
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -50,7 +51,8 @@ def name_type(capsule: Any, dtype: dt.dtype) -> Any:
 def take_type(capsule: Any) -> dt.dtype | None:
     """The type of a capsule if NumPy has none like it, which then becomes one of bits."""
     code = _code_of(capsule)
-    found = _TYPES.get(code.value)
+    bits = ctypes.c_uint8.from_address(ctypes.addressof(code) + 1)
+    found = _TYPES.get((code.value, bits.value))
     if found is not None:
         code.value = _UNSIGNED
     return found

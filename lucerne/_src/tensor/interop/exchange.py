@@ -41,8 +41,7 @@ def code_of(dtype: dt.dtype) -> tuple[int, int] | None:
         return dlpack.CODES[dtype], bits
     if dtype.category == dt.INTEGER:
         return (0 if dtype.is_signed else 1), bits
-    named = dtype.native or dtype is dt.complex32
-    return (_KINDS[dtype.category], bits) if named and dtype.category in _KINDS else None
+    return (_KINDS[dtype.category], bits) if dtype.native and dtype.category in _KINDS else None
 
 
 def type_of(code: int, bits: int, lanes: int = 1) -> dt.dtype:
