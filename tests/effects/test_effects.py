@@ -34,6 +34,7 @@ CELLS = [
     ("generator that is sent", "nested"),
     ("dict view", "before"),
     ("weak dict", "parts write"),
+    ("hook for all modules", "before"),
     ("code by starmap", "before"),
     ("defaults by re.sub", "before"),
     ("lru_cache", "read write read"),

@@ -360,8 +360,9 @@ class ReachableState:
             groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
             found.append(("optimizer", id(o.state), groups))
         found.append(("hooks", *map(_hooks, self.tensors.values())))
-        for home, name in self.engine:
-            hooks = list(vars(sys.modules[home])[name].values())
+        tables = [(name, vars(sys.modules[home])[name]) for home, name in self.engine]
+        for name, table in tables + hooks_of_all(self.modules.values()):
+            hooks = list(table.values())
             alive += hooks
             found.append((name, *map(id, hooks)))
         return found
@@ -372,6 +373,18 @@ class ReachableState:
                 if x != y:
                     return f"{type(module).__name__} changed: {_short(x)} is now {_short(y)}"
         return "a module or an optimizer changed"
+
+
+def hooks_of_all(modules: Iterable[Any]) -> list[tuple[str, dict[int, Any]]]:
+    """The hooks for all modules, if there are modules: of those that run natively nobody sees that
+    they look for hooks."""
+    asks = next(
+        (m._has_any_global_hook for m in modules if hasattr(m, "_has_any_global_hook")), None
+    )
+    if asks is None:
+        return []
+    scope = asks.__globals__
+    return [(name, scope[name]) for name in asks.__code__.co_names if name in scope]
 
 
 def _short(x: Any) -> str:
