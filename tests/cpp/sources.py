@@ -56,6 +56,23 @@ ffi::Tensor doubled(ffi::TensorView x) {
   return y;
 }
 
+// all kinds of numbers and text; fails where there is nothing to do
+void mixed(ffi::TensorView x, int64_t n, bool twice, double by, ffi::String how,
+           ffi::TensorView out) {
+  if (n == 0) TVM_FFI_THROW(ValueError) << "n is 0";
+  double k = by * (twice ? 2 : 1) * (how == "plus" ? 1 : -1) * (double)n;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ((float*)out.data_ptr())[i] = ((const float*)x.data_ptr())[i] + (float)k;
+}
+// asks for memory of its own, and takes a tensor that it could keep
+void through(ffi::Tensor x, ffi::TensorView out) {
+  auto y = ffi::Tensor::FromEnvAlloc(TVMFFIEnvTensorAlloc, x.shape(), x.dtype(), x.device());
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ((float*)y.data_ptr())[i] = 1 + ((const float*)x.data_ptr())[i];
+  for (int64_t i = 0; i < x.numel(); ++i)
+    ((float*)out.data_ptr())[i] = ((const float*)y.data_ptr())[i];
+}
+
 ffi::Tensor itself(ffi::Tensor x) { return x; }
 int64_t stride(ffi::TensorView x, int64_t dim) { return x.stride(dim); }
 double first(ffi::TensorView x) {
@@ -73,6 +90,8 @@ FUNCTIONS = ["itself", "stride", "first", "sizes", "greet", "doubled"]
 SCHEMAS = {
     "scale_add": "(T[...] x, T[...] y, float k=2.0) -> T[...] for T in float32, float64",
     "windows": "(float32[r, n] x, int width) -> (float32[r, n - width + 1], int64[])",
+    "mixed": "(float32[n] x, int times, bool twice, float by=1.0, str how='plus') -> float32[n]",
+    "through": "(float32[n] x) -> float32[n]",
     "increase": "(float32(a!)[...] x, float by) -> ()",
 }
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import lucerne as torch
 from lucerne._src.io.errors import UnsupportedFileError
 from lucerne._src.ir import op as op_
+from lucerne._src.tensor.storage import FAST
 from lucerne.export.errors import ExportError
 from tests.cpp.sources import SCHEMAS, extension, needs_compiler
 
@@ -57,6 +58,45 @@ def test_several_results_with_computed_sizes() -> None:
         assert count.item() == 2
     with pytest.raises(RuntimeError, match="negative size"):
         extension().windows(x, 7)
+
+
+# arguments after the tensor, what is added to it
+MIXED = [
+    ((1, False), 1.0),
+    ((2, True, 0.5), 2.0),
+    ((-3, False, 1.0, "minus"), 3.0),
+    ((2**40, False, 2.0**-40), 1.0),
+]
+
+
+@pytest.mark.parametrize(("args", "more"), MIXED)
+def test_numbers_and_text_arrive(args: tuple[Any, ...], more: float) -> None:
+    x = torch.arange(4.0)
+    for _ in range(3):
+        assert extension().mixed(x, *args).tolist() == (x + more).tolist()
+
+
+def test_a_failure_is_an_error_each_time() -> None:
+    for n in (0, 1, 0):
+        if n:
+            assert extension().mixed(torch.ones(2), n, True).tolist() == [3.0, 3.0]
+        else:
+            with pytest.raises(ValueError, match="n is 0"):
+                extension().mixed(torch.ones(2), n, True)
+    with pytest.raises(TypeError, match="Expected `int`"):
+        extension().mixed(torch.ones(2), 2**70, True)
+
+
+def test_what_is_borrowed_is_not_given_away() -> None:
+    x = torch.ones(3)
+    x.sum()
+    for _ in range(3):
+        extension().scale_add(x, x)
+        if FAST is not None and x._storage.buffer.exported:
+            x._storage.buffer.exported = 0  # the first call of a kind went the long way
+    assert FAST is None or not x._storage.buffer.exported
+    for _ in range(3):
+        assert extension().through(x).tolist() == [2.0, 2.0, 2.0]
 
 
 def test_a_write_is_a_write() -> None:

@@ -39,13 +39,13 @@ CALLS = [
 
 @pytest.mark.parametrize(("text", "given", "results"), CALLS)
 def test_results_follow_from_the_text(text: str, given: list, results: list) -> None:
-    values = [g if isinstance(g, int) else _tensor(*g) for g in given]
-    found = Signature("t::f", text).result_shapes(values)
+    found = Signature("t::f", text).result_shapes(_values(given))
     assert found == [(shape, getattr(torch, name)) for shape, name in results]
 
 
-def _tensor(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-    return torch.zeros(shape, dtype=getattr(torch, dtype))
+def _values(given: list) -> list:
+    return [g if isinstance(g, int) else torch.zeros(g[0], dtype=getattr(torch, g[1]))
+            for g in given]  # fmt: skip
 
 
 # the text, what is given, what the error says
@@ -58,6 +58,8 @@ WRONG_CALLS = [
      r"'y' has to be float32\[n\] with n = 3, but its shape is \[4\]"),
     ("(float32[n] x) -> ()", [((3, 1), "float32")], r"shape is \[3, 1\]"),
     ("(float32[n, 3] x) -> ()", [((3, 4), "float32")], r"shape is \[3, 4\]"),
+    ("(float32[n] x, int n) -> ()", [((3,), "float32"), 4], "'n' has to be 3, the size of that"),
+    ("(int n, float32[n] x) -> ()", [4, ((3,), "float32")], "with n = 4"),
     ("(float32[..., n] x) -> ()", [((), "float32")], r"shape is \[\]"),
     ("(float32[..., n] x, float32[...] y) -> ()", [((2, 3), "float32"), ((3,), "float32")],
      r"with \.\.\. = \(2,\)"),
@@ -67,7 +69,7 @@ WRONG_CALLS = [
 @pytest.mark.parametrize(("text", "given", "says"), WRONG_CALLS)
 def test_arguments_are_held_to_the_text(text: str, given: list, says: str) -> None:
     with pytest.raises(RuntimeError, match=says):
-        Signature("t::f", text).result_shapes([_tensor(*g) for g in given])
+        Signature("t::f", text).result_shapes(_values(given))
 
 
 # the text, what the error says

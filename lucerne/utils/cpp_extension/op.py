@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import TensorBase, new_tensor
 from lucerne._src.tensor.storage import FAST
 from lucerne.library.definition import CustomOpDef
+from lucerne.utils.cpp_extension.ffi import ffi
 from lucerne.utils.cpp_extension.functions import given, received
 from lucerne.utils.cpp_extension.signature import Signature
 
@@ -183,12 +186,23 @@ def _quick_call(kernel: Kernel) -> Callable[..., Any]:
     scope: dict[str, Any] = {
         "Watch": Watch, "ready": FAST.ready, "fresh": FAST.fresh_tensor, "kernel": kernel,
         "known": kernel.known, "function": kernel.function, "slow": slow, "host": backends.HOST,
+        "handle": kernel.function.__chandle__(), "call_values": _caller(),
         "absent": _ABSENT, "defaults": [a.default_value for a in schema.arguments],
     }  # fmt: skip
     text = _call_text(schema, len(kernel.signature.results))
     exec(compile(text, GENERATED, "exec", dont_inherit=True), scope)
     made: Callable[..., Any] = scope["call"]
     return made
+
+
+@functools.cache
+def _caller() -> Any:
+    """What calls a function without objects for its arguments."""
+    library = ffi().LIB
+    places = (ctypes.cast(f, ctypes.c_void_p).value or 0
+              for f in (library.TVMFFIFunctionCall, library.TVMFFIObjectDecRef))  # fmt: skip
+    FAST.call_by(*places)
+    return FAST.call_values
 
 
 def _call_text(schema: Schema, count: int) -> str:
@@ -217,7 +231,8 @@ def call(me, {given}, /, *more, **named):
             found = known.get(({", ".join(key)},))
             if found is not None:
                 {"; ".join(f"{o} = {r}" for o, r in zip(outs, rooms, strict=True))}
-                function({", ".join([*passed, *outs])})
+                if not call_values(handle, {", ".join([*passed, *outs])}):
+                    function({", ".join([*passed, *outs])})
                 return {", ".join(outs)}
     given = [a for a in ({", ".join(names)},) if a is not absent]
     return slow(me, *given, *more, **named)

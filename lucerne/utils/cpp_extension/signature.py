@@ -167,8 +167,12 @@ class Signature:
         types: dict[str, dt.dtype] = {}
         for a, shaped, value in zip(self.schema.arguments, self.arguments, values, strict=True):
             if shaped is None:
-                if a.type.name in ("int", "SymInt") and isinstance(value, int):
-                    sizes[a.name] = value
+                number = a.type.name in ("int", "SymInt") and isinstance(value, int)
+                if number and sizes.setdefault(a.name, value) != value:
+                    raise RuntimeError(
+                        f"{self.qualname}: argument {a.name!r} has to be {sizes[a.name]}, the size "
+                        f"of that name, but is {value}. Schema: {self.text}"
+                    )
                 continue
             self._bind_type(a.name, shaped, value.dtype, types)
             self._bind_sizes(a.name, shaped, tuple(value.shape), sizes)

@@ -76,7 +76,7 @@ def _write_deleter(m: Module) -> None:
         f.call("PyGILState_Release", VOID, [state])
 
 
-def _geometry(f: LLVMFunction, t: LLVMValue) -> LLVMValue:
+def geometry_of(f: LLVMFunction, t: LLVMValue) -> LLVMValue:
     """The bytes that the meta of a tensor keeps, or null."""
     at = f.load(I64, f.symbol("exchanged_offset"), align=8)
     return f.load(PTR, f.at(field(f, t, TensorLayout.META), at), align=8)
@@ -92,7 +92,7 @@ def _write_export(m: Module) -> None:
     # quickly(t, out) -> 1: done; 0: not a tensor that can be taken as it is; -1: an error
     with m.function("quickly", [("t", PTR), ("out", PTR)], I32, internal=True) as f:
         t, out = f.args
-        geometry = _geometry(f, t)
+        geometry = geometry_of(f, t)
         with f.if_(is_null(f, geometry)):
             f.ret(f.constant(0, I32))
         storage = f.call("own_storage", PTR, [t])

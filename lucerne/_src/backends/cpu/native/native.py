@@ -11,6 +11,7 @@ from typing import Any
 
 from lucerne._src.backends.cpu.emit.builder import Module
 from lucerne._src.backends.cpu.native import members, plans
+from lucerne._src.backends.cpu.native.calls import write_calls
 from lucerne._src.backends.cpu.native.dispatch import write_dispatch
 from lucerne._src.backends.cpu.native.exchange import write_exchange
 from lucerne._src.backends.cpu.native.keys import ENTRY_WORDS, MAX_KEY, TABLE_BITS
@@ -69,6 +70,7 @@ def _write(m: Module) -> None:
     write_slots(m)
     write_lists(m)
     write_exchange(m)
+    write_calls(m)
     write_launch(m)
 
 
@@ -102,6 +104,7 @@ class Native:
         self.next_in_order = builtin("next_in_order", code["next_in_order"])
         self.set_mode = builtin("set_mode", code["set_mode"])
         self.ready = builtin("ready", code["ready"])
+        self.call_values = builtin("call_values", code["call_values"])
         for name in ("place", "place_grads", "note_writes", "count_up", "clear_grads"):
             setattr(self, name, builtin(name, code[name]))
         self._remember = builtin("remember", code["remember"])
@@ -236,6 +239,11 @@ class Native:
         of ours, to one of ours, into a borrowed header (not made), the stream of a device."""
         names = ("dlpack_allocate", "dlpack_export", "dlpack_import", "", "dlpack_stream")
         return [self.code[name] if name else 0 for name in names]
+
+    def call_by(self, call: int, drop: int) -> None:
+        """TVM-FFI's functions that call a function and that drop an object."""
+        self._set_word("tvm_call", call)
+        self._set_word("tvm_drop", drop)
 
     def route(self, slow_run: Any, watcher: Any) -> None:
         """Another function for ops that machine code does not take, and one for public functions:
