@@ -57,7 +57,7 @@ RAISES = [
     ("torch.distributed.device_mesh.DeviceMesh()", "TypeError", "'device_type' and 'mesh'"),
     ("torch.distributed.new_group()", "ValueError", "has not been initialized"),
     ("torch.onnx.dynamo_export(None)", "NotImplementedError", "by torch.onnx.export alone"),
-    ("torch.ops.load_library('x.so')", "OSError", "loads no C++ extension"),
+    ("torch.ops.load_library('x.so')", "OSError", "loads no extension made for libtorch"),
     ("torch.cuda.Stream()", "AssertionError", "not compiled with CUDA"),
 ]
 WHOLE = """

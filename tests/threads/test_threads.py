@@ -21,6 +21,7 @@ MADE_ANEW = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Bar
 ELSEWHERE = {
     "_src/base/process/forks.py": "the registry itself",
     "_src/backends/cpu/limits.py": "lives as long as one measurement",
+    "_src/capture/breaks/reasons.py": "asks for the types of locks",
     "_src/capture/cache/disk/key.py": "asks for the type of a lock",
 }
 

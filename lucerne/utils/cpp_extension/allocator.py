@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from typing import Any
 
+from lucerne._src.base.process import forks
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.interop import exchange
 from lucerne.utils.cpp_extension.ffi import ffi
@@ -25,7 +25,7 @@ _WORDS = 10
 """Of a DLManagedTensorVersioned."""
 _lent: dict[int, Any] = {}
 """By address: the words of what was handed out, its memory and its geometry."""
-_lending = threading.Lock()
+_lending = forks.lock()
 
 
 def _delete(address: int) -> None:
