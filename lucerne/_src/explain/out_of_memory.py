@@ -90,14 +90,27 @@ def live_tensors() -> list[LiveTensor]:
 
 
 def _objects() -> Iterator[Any]:
-    """What the collector knows, what that refers to, and the variables of what runs."""
-    everything = gc.get_objects()
+    """Tensors, modules and optimizers among what the collector knows, what that refers to, and the
+    variables of what runs. (A process may have millions of other objects: only the type of each is
+    looked at.)"""
+    everything, kinds = gc.get_objects(), _with_subclasses(TensorBase, Module, Optimizer)
     for k in range(0, len(everything), _AT_ONCE):
         some = everything[k : k + _AT_ONCE]
-        yield from some
-        yield from gc.get_referents(*some)
+        yield from [x for x in some if type(x) in kinds]
+        yield from [x for x in gc.get_referents(*some) if type(x) in kinds]
     for _, value in _variables():
         yield value
+
+
+def _with_subclasses(*kinds: type) -> set[type]:
+    found: set[type] = set()
+    left = list(kinds)
+    while left:
+        kind = left.pop()
+        if kind not in found:
+            found.add(kind)
+            left += type.__subclasses__(kind)
+    return found
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
