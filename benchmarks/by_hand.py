@@ -19,15 +19,19 @@ LR, BETAS, EPS, DECAY = 1e-3, (0.9, 0.999), 1e-8, 0.01
 SGD_LR, MOMENTUM = 0.01, 0.9
 
 
-def nested(named: Any) -> Tree:
-    """A dict of dicts from dotted names; values are copied."""
+def _copied(value: Any) -> Any:
+    return jnp.array(value.detach().cpu().numpy())
+
+
+def nested(named: Any, taken: Any = _copied) -> Tree:
+    """A dict of dicts from dotted names; `taken` of each value, by default a copy."""
     made: Tree = {}
     for name, value in named:
         *path, last = name.split(".")
         place = made
         for part in path:
             place = place.setdefault(part, {})
-        place[last] = jnp.array(value.detach().cpu().numpy())
+        place[last] = taken(value)
     return made
 
 

@@ -4,9 +4,10 @@
     python -m benchmarks watch --small     small sizes, for CI
     python -m benchmarks watch --rounds 40
 
-One thread, processor time, the median of rounds; each round is a block of calls one way, then the
-other way, and the ratio is that of the medians. What is copied and looked at once in 256 calls,
-when the watch begins and ends, is timed apart, and counted in with its 256th part.
+One thread, processor time of each call; each round is a block of calls one way, then the other
+way. What is compared is the lower quartile of all calls: who else runs on the machine empties the
+caches for the others. What is copied and looked at once in 256 calls, when the watch begins and
+ends, is timed apart, and counted in with its 256th part.
 """
 
 from __future__ import annotations
@@ -69,14 +70,15 @@ def measured(torch: Any, call: Call, rounds: int, seconds: float) -> tuple[float
             with watch():
                 call()
                 middle = time.process_time()
+                end = middle
                 for _ in range(calls):
                     call()
-                end = time.process_time()
-            times.append((end - middle) / calls)
+                    before, end = end, time.process_time()
+                    times.append(end - before)
             if watch is not nullcontext:
-                edges.append(middle - began + time.process_time() - end - times[-1])
-    off, on = (statistics.median(times) for _, times in ways)
-    return off, on + statistics.median(edges) / _CALLS
+                edges.append(middle - began + time.process_time() - end)
+    off, on = (statistics.quantiles(times, n=4)[0] for _, times in ways)
+    return off, on + max(statistics.quantiles(edges, n=4)[0] - on, 0.0) / _CALLS
 
 
 def main(arguments: list[str]) -> int:

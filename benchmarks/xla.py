@@ -2,6 +2,7 @@
 
     python -m benchmarks xla                    # steps, calls, an eager op, interleaved
     python -m benchmarks xla --only calls       # `steps` or `calls` alone
+    XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m benchmarks xla --only meshes
     python -m benchmarks xla --start            # the first step of a process: cold, then from disk
     python -m benchmarks xla --first            # CPU seconds of one first step, in this process
 
@@ -26,10 +27,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 import lucerne as torch
 from benchmarks import by_hand
 from lucerne._src.base.config import config
+from lucerne._src.distributed.mesh.fully_shard import replicate
+from lucerne.distributed.device_mesh import init_device_mesh
+from lucerne.distributed.fsdp import fully_shard
 from tests.xla.models import GPT, resnet18
 
 LAYERS, WIDTH, HEADS, LENGTH, BATCH, TOKENS = 4, 128, 4, 64, 8, 64
@@ -98,6 +103,50 @@ class ByHand:
     def __call__(self) -> float:
         loss, *self.state = self.step(*self.state, *self.batch)
         return float(loss)
+
+
+class OnAMesh(ByHand):
+    """A GPT's step by hand whose arrays lie as ours do: parameters, their moments, the batch."""
+
+    def __init__(self, like: Ours) -> None:
+        super().__init__("GPT", like)
+        like()  # (the gradients and moments of ours are there, and lie as parameters)
+
+        def placed(p: Any) -> Any:
+            return p._storage.buffer.array.sharding
+
+        lie = by_hand.nested(like.model.named_parameters(), placed)
+        [first, *_] = jax.tree.leaves(lie)
+        whole = NamedSharding(first.mesh, PartitionSpec())
+        cut = NamedSharding(first.mesh, PartitionSpec(first.mesh.axis_names[0]))
+        shardings = [lie, lie, lie, whole]
+        self.state = jax.device_put(self.state, shardings)
+        self.batch = jax.device_put(self.batch, [cut, cut])
+        self.step = jax.jit(
+            by_hand.gpt_step(HEADS),
+            donate_argnums=tuple(range(len(self.state))),
+            out_shardings=(whole, *shardings),
+        )
+
+
+MESHES: dict[str, Callable[[Any], Any]] = {
+    "DDP": lambda model: replicate(model, device_mesh=init_device_mesh("xla", (8,))),
+    "FSDP": lambda model: fully_shard(model, mesh=init_device_mesh("xla", (8,))),
+}
+
+
+def _meshes(rounds: int) -> None:
+    if len(jax.devices()) < 8:
+        raise SystemExit("set XLA_FLAGS=--xla_force_host_platform_device_count=8")
+    for name, place in MESHES.items():
+        ours = Ours("GPT")
+        place(ours.model)
+        bare = OnAMesh(ours)
+        bare()
+        worst = max(abs(ours() - bare()) for _ in range(3))
+        print(f"{name}: 3 losses differ by at most {worst:.1e}")
+        found = interleaved([ours, bare], rounds, 1, time.process_time)
+        print(_row(f"GPT step, {name} on 8 devices", *found, 1e3, "ms"))
 
 
 # ---- measuring -----------------------------------------------------------------------------------
@@ -202,7 +251,7 @@ def _start() -> int:
 def main() -> int:
     made = argparse.ArgumentParser(prog="python -m benchmarks xla")
     made.add_argument("--rounds", type=int, default=20)
-    made.add_argument("--only", choices=["steps", "calls"])
+    made.add_argument("--only", choices=["steps", "calls", "meshes"])
     made.add_argument("--start", action="store_true", help="two processes, one cache folder")
     made.add_argument("--first", action="store_true", help="one first step, CPU seconds")
     options = made.parse_args()
@@ -211,10 +260,12 @@ def main() -> int:
     if options.first:
         _first()
         return 0
-    if options.only != "calls":
+    if options.only in (None, "steps"):
         _steps(options.rounds)
-    if options.only != "steps":
+    if options.only in (None, "calls"):
         _calls(options.rounds)
+    if options.only == "meshes":
+        _meshes(options.rounds)
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from lucerne._src import backends
 from lucerne._src.base.process import notices, tables
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
 from lucerne._src.ir.dispatch import call_back, recording
 from lucerne._src.ir.dispatch import state as running
@@ -104,6 +105,13 @@ class Optimizer:
         self.defaults = defaults
         self._make_hooks()
         self._patch_step_function()
+        try:
+            self._take_groups(params)
+        except Exception as error:
+            entry_failed(error)
+            raise
+
+    def _take_groups(self, params: ParamsT) -> None:
         if isinstance(params, lu.Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
@@ -111,6 +119,10 @@ class Optimizer:
             )
         self.state: defaultdict[Any, State] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []
+        if hasattr(type(params), "named_modules"):
+            raise TypeError(
+                f"'{type(params).__name__}' object is not iterable. Hint: pass its parameters()"
+            )
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")

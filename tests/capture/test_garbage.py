@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import gc
 import weakref
+from typing import Any
 
 import pytest
 
 import lucerne
+from lucerne._src.base.process.garbage import WithoutFullCollections
+from lucerne._src.capture.compiled import Compiled
 from lucerne._src.capture.effects import new_objects
 from lucerne._src.ir import dispatch
 
@@ -31,10 +34,11 @@ def _alive_after(count: int) -> int:
 
 
 def test_garbage_of_captures_is_swept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new_objects, "_LEAST_SWEPT", 20_000)
+    monkeypatch.setattr(new_objects, "_LEAST_SWEPT", 4_000)
     monkeypatch.setattr(new_objects, "_SHARE", 1 << 60)  # however large the process is
-    monkeypatch.setattr(new_objects._sweep, "limit", 20_000)
+    monkeypatch.setattr(new_objects._sweep, "limit", 4_000)
     monkeypatch.setattr(new_objects._sweep, "unseen", 0)
+    monkeypatch.setattr(new_objects._sweep, "swept", 0)
     gc.collect()
     assert _alive_after(100) <= 95
 
@@ -90,3 +94,32 @@ def test_what_the_collector_calls_is_no_matter_of_the_function() -> None:
     assert found.equal(fn(lucerne.ones(3)))
     assert phases.count("start") > 10
     assert inside, "the collector never came while the function was traced"
+
+
+def test_the_oldest_objects_are_not_looked_at_while_something_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deep model makes objects for seconds, which nearly all stay."""
+    seen: list[int] = []
+    made = Compiled._make
+
+    def make(self: Compiled, *given: Any) -> Any:
+        seen.append(gc.get_threshold()[2])
+        return made(self, *given)
+
+    monkeypatch.setattr(Compiled, "_make", make)
+    before = gc.get_threshold()
+    lucerne.compile(lambda x: x * 3)(lucerne.ones(2))
+    assert seen
+    assert seen[0] > 1000 * before[2]
+    assert gc.get_threshold() == before
+
+
+def test_a_threshold_that_is_set_inside_stays() -> None:
+    before = gc.get_threshold()
+    try:
+        with WithoutFullCollections():
+            gc.set_threshold(500, 7, 3)
+        assert gc.get_threshold() == (500, 7, 3)
+    finally:
+        gc.set_threshold(*before)

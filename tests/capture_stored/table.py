@@ -19,8 +19,8 @@ from lucerne.utils.checkpoint import checkpoint
 from tests.capture_stored import helpers
 
 ROWS: dict[str, Any] = {}
-OUTSIDE = {"resumed_step": 1}
-"""How often a body runs besides, uncompiled."""
+OUTSIDE = {"resumed_step": 1, "check_that_holds": 1}
+"""How often a body runs besides, uncompiled: where a check fails, for the note of its error."""
 
 
 def row(make: Any) -> Any:

@@ -20,6 +20,7 @@ class _Unseen(functools.partial):
     """A call that nobody looks into, so that running the body can be counted."""
 
 
+_Unseen.__module__ = torch.__name__  # as what stands in that place has it: no class to guard
 _HEARD = _Unseen(next, _RUNS)
 """Takes the place of `is_tensor`: a call that leaves no trace but a number."""
 

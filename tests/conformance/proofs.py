@@ -34,6 +34,22 @@ Arrays = list[Any] | None
 CHANGES = {"M11": LAYOUTS, "M11v": VALUES}
 CLOSE = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float64: 1e-7}
 EITHER, OURS, TORCH, NEITHER = "either", "Lucerne", "torch", "neither"
+TRANSFORMS = ("fft.", "stft", "istft")
+"""An element of a transform is a sum over all of them: right to a share of the largest one."""
+CLOSE_TRANSFORMS = {torch.float32: 1e-6, torch.bfloat16: 2e-2, torch.float64: 1e-14}
+_BOUNDS = "boundaries out of order: PyTorch defines no answer, its search happens to find one"
+_ROUNDED = (
+    "the backward pass reads the rounded result, as PyTorch's own flash kernel does; for these "
+    "operands PyTorch takes its slow path"
+)
+REASONS = {
+    ("bucketize", "M11v"): _BOUNDS,
+    ("searchsorted", "M11v"): _BOUNDS,
+    ("nn.functional.scaled_dot_product_attention", "torch.bfloat16"): _ROUNDED,
+    ("linalg.eigvals", "torch.float32"): "a defective matrix: its eigenvalues move by sqrt(eps)",
+    ("linalg.matrix_norm", "M11v"): "the sign of a null vector, which nothing decides",
+}
+"""Where torch is nearer to float64 and it is no fault, by entry and metric or dtype."""
 
 
 def cases(pattern: str) -> Iterator[tuple[Key, Context, Any]]:
@@ -93,7 +109,7 @@ def truths(pattern: str) -> dict[Key, Arrays]:
     return found
 
 
-def near(have: Any, want: Any, rtol: float, largest: float) -> bool:
+def near(have: Any, want: Any, rtol: float, largest: float, normwise: bool = False) -> bool:
     """Whether a value is what float64 gives, as far as its own type reaches."""
     if have is None or want is None:
         return have is want
@@ -102,27 +118,36 @@ def near(have: Any, want: Any, rtol: float, largest: float) -> bool:
     with np.errstate(all="ignore"):
         want = np.where(np.abs(want) > largest, np.sign(want) * np.inf, want)
         finite = np.abs(want[np.isfinite(want)])
-        atol = rtol * min(1.0, float(finite.max(initial=0.0)))
+        most = float(finite.max(initial=0.0))
+        atol = rtol * (most if normwise else min(1.0, most))
     return bool(np.allclose(have, want, rtol=rtol, atol=atol, equal_nan=True))
 
 
-def verdict(ours: Arrays, theirs: Arrays, truth: Arrays, dtype: torch.dtype) -> str | None:
+def verdict(
+    ours: Arrays, theirs: Arrays, truth: Arrays, dtype: torch.dtype, normwise: bool = False
+) -> str | None:
     """Who is right; None: they agree, or torch has refused the case."""
     if theirs is None:
         return None
-    largest, rtol = float(torch.finfo(dtype).max), CLOSE[dtype]
+    largest = float(torch.finfo(dtype).max)
+    rtol = (CLOSE_TRANSFORMS if normwise else CLOSE)[dtype]
     if ours is not None and len(ours) == len(theirs):
         pairs = zip(ours, theirs, strict=True)
-        if all(near(a, b, rtol, float("inf")) for a, b in pairs):
+        if all(near(a, b, rtol, float("inf"), normwise) for a, b in pairs):
             return None
     right = [
         side is not None
         and truth is not None
         and len(side) == len(truth)
-        and all(near(a, t, rtol, largest) for a, t in zip(side, truth, strict=True))
+        and all(near(a, t, rtol, largest, normwise) for a, t in zip(side, truth, strict=True))
         for side in (ours, theirs)
     ]
     return {(1, 1): EITHER, (1, 0): OURS, (0, 1): TORCH, (0, 0): NEITHER}[right[0], right[1]]
+
+
+def reason(key: Key) -> str | None:
+    """Why torch's nearer answer is no fault of ours."""
+    return REASONS.get((key[0], key[2])) or REASONS.get((key[0], key[1]))
 
 
 def main() -> int:
@@ -162,11 +187,11 @@ def _report(found: dict[Key, tuple[Arrays, Arrays]], known: dict[Key, Arrays]) -
     against = []
     for key, (ours, theirs) in found.items():
         dtype: torch.dtype = getattr(torch, key[2].removeprefix("torch."))
-        said = verdict(ours, theirs, known.get(key), dtype)
+        said = verdict(ours, theirs, known.get(key), dtype, key[0].startswith(TRANSFORMS))
         if said is not None:
             counts.setdefault(key[:2], Counter())[said] += 1
             if said == TORCH:
-                against.append(" ".join(key))
+                against.append(key)
     print(
         f"{'entry':48} {'metric':6} " + " ".join(f"{w:>8}" for w in (OURS, EITHER, NEITHER, TORCH))
     )
@@ -178,8 +203,11 @@ def _report(found: dict[Key, tuple[Arrays, Arrays]], known: dict[Key, Arrays]) -
         f"{len(found)} cases; right: "
         + ", ".join(f"{w} {total[w]}" for w in (OURS, EITHER, NEITHER, TORCH))
     )
-    print("\n".join(against))
-    return int(bool(against))
+    open_ = [key for key in against if reason(key) is None]
+    for why, count in Counter(filter(None, map(reason, against))).items():
+        print(f"{count:5d}  {why}")
+    print("\n".join(map(" ".join, open_)) or "no case in which torch alone is right is left open")
+    return int(bool(open_))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.conformance import catalog, proofs, sweep, sweep_writes
+from tests.conformance import catalog, gaps, proofs, sweep, sweep_writes
 from tests.conformance.bridge import torch_bridge
 from tests.conformance.context import Context
 
@@ -112,3 +112,19 @@ def test_verdicts(ours: float, theirs: float, truth: float, said: str | None) ->
     assert proofs.verdict(*sides, torch.float32) == said
     assert proofs.verdict(None, sides[1], sides[1], torch.float32) == proofs.TORCH
     assert proofs.verdict(sides[0], None, sides[2], torch.float32) is None
+
+
+def test_a_transform_is_judged_by_its_largest_number() -> None:
+    sides = [[np.array([1e30, x])] for x in (1e20, 0.0, 0.0)]
+    assert proofs.verdict(*sides, torch.float32) == proofs.TORCH
+    assert proofs.verdict(*sides, torch.float32, normwise=True) is None
+    sides = [[np.array([1e30, x])] for x in (1e25, 0.0, 0.0)]
+    assert proofs.verdict(*sides, torch.float32, normwise=True) == proofs.TORCH
+
+
+def test_every_reason_is_of_an_entry_with_a_gap() -> None:
+    known = {(gap.op, gap.metric) for gap in gaps.load()}
+    for name, what in proofs.REASONS:
+        metrics = {what} if what in proofs.CHANGES else set(proofs.CHANGES)
+        assert any((name, metric) in known for metric in metrics), (name, what)
+    assert proofs.reason(("linalg.eigvals", "M11", "torch.float64", "")) is None

@@ -7,6 +7,7 @@ from tests.effects import (  # noqa: F401
     kinds_containers,
     kinds_functions,
     kinds_iterators,
+    kinds_metadata,
     kinds_names,
     kinds_tensors,
 )

@@ -90,7 +90,8 @@ def _calls(called: Any, change: Any, state: Any, more: Any, grad: bool) -> list[
             seen.append((f"change {n}", _told(lambda k=event: change(k))))
             continue
         size = 5 if event == "size" else 3
-        x = torch.linspace(-1.0, 1.0 + n / 4, size).requires_grad_(grad)
+        x = torch.linspace(-1.0, 1.0 + n / 4, size)
+        x.requires_grad_(grad and not x.is_inference())
         told = io.StringIO()
         with contextlib.redirect_stdout(told), warnings.catch_warnings():
             warnings.simplefilter("ignore")

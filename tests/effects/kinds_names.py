@@ -494,3 +494,217 @@ names(
     write="copy.copy(S).a = 9.0\nS.a += 0.5",
     change="S.a = k",
 )
+
+_SLOTS = "class Slots:\n    __slots__ = ('a', 'b')\nS = Slots()\n"
+for _name, _read in (
+    ("sum", "S.a + S.b * 2"),
+    ("identity", "2.0 if S.a is S.b else 3.0"),
+    ("place of memory", "2.0 if S.a.data_ptr() == S.b.data_ptr() else 3.0"),
+):
+    names(
+        f"two slots of one tensor, {_name}",
+        _SLOTS + "S.a = S.b = torch.ones(1)",
+        _read,
+        write="S.a.add_(0.5)",
+        change="S.b = S.a if k == 1.0 else torch.ones(1) * k",
+    )
+    names(
+        f"two slots that come to hold one tensor, {_name}",
+        _SLOTS + "S.a = torch.ones(1)\nS.b = torch.ones(1)",
+        _read,
+        write="S.a.add_(0.5)",
+        change="S.b = torch.ones(1) if k == 1.0 else S.a",
+    )
+    names(
+        f"slot and dict of one tensor, {_name}",
+        "class Slots:\n    __slots__ = ('a', '__dict__')\nS = Slots()\nS.a = S.b = torch.ones(1)",
+        _read,
+        write="S.a.add_(0.5)",
+        change="S.b = S.a if k == 1.0 else torch.ones(1) * k",
+    )
+    names(
+        f"two attributes of one tensor, {_name}",
+        "class Kind: pass\nS = Kind()\nS.a = S.b = torch.ones(1)",
+        _read,
+        write="S.a.add_(0.5)",
+        change="S.b = S.a if k == 1.0 else torch.ones(1) * k",
+    )
+names(
+    "two slots of one tensor, both written",
+    _SLOTS + "S.a = S.b = torch.ones(1)",
+    "S.a + S.b * 2",
+    write="S.a.add_(0.5)\nS.b.mul_(1.25)",
+    change="S.b = S.a if k == 1.0 else torch.ones(1) * k",
+)
+names(
+    "two slots of one tensor, one bound anew",
+    _SLOTS + "S.a = S.b = torch.ones(1)",
+    "S.a + S.b * 2",
+    write="S.a = S.a + 0.5",
+    change="S.a = S.b",
+)
+names(
+    "two slots that overlap",
+    _SLOTS + "T = torch.ones(3)\nS.a = T[:2]\nS.b = T[1:]",
+    "S.a[1] + S.b[0] * 2",
+    write="S.a.mul_(1.25)",
+    change="S.b = T[1:] if k == 1.0 else torch.ones(2) * k",
+)
+names(
+    "two objects of one tensor in slots",
+    _SLOTS + "R = Slots()\nS.a = R.a = torch.ones(1)",
+    "S.a + R.a * 2",
+    write="S.a.add_(0.5)",
+    change="R.a = S.a if k == 1.0 else torch.ones(1) * k",
+)
+names(
+    "one list in two slots",
+    _SLOTS + "S.a = S.b = [1.0]",
+    "float(sum(S.a) + len(S.b))",
+    write="S.a.append(0.5)\nif len(S.a) > 4: S.a.clear()",
+    change="S.b = S.a if k == 1.0 else [k]",
+)
+
+_PLAIN = "class Base: pass\nclass Kind(Base): pass\nS = Kind()\nS.a = 1.0"
+_TENSOR = "class Base: pass\nclass Kind(Base): pass\nS = Kind()\nS.a = torch.ones(1)"
+_IN_SLOTS = "class Kind:\n    __slots__ = ('a',)\nBase = Kind\nS = Kind()\nS.a = 1.0"
+_MODULE = "class Base: pass\nclass Kind(Base, nn.Module): pass\nS = Kind()\nS.a = 1.0"
+_METHOD = "class Base: pass\nclass Kind(Base):\n    def m(self): return self.a\n"
+_METHOD += "S = Kind()\nS.a = 1.0"
+_PROPERTY = "def plain(o): return vars(o).get('a', 4.0)\n"
+_DATA = (
+    "class Data:\n    def __init__(self, v): self.v = v\n    def __get__(self, o, t=None):\n"
+    "        return self if o is None else self.v\n    def __set__(self, o, v): self.v = v\n"
+)
+for _name, _setup, _read in (
+    ("a number", _PLAIN, "S.a"),
+    ("a tensor", _TENSOR, "S.a"),
+    ("getattr", _PLAIN, "getattr(S, 'a', 9.0)"),
+    ("a slot", _IN_SLOTS, "S.a"),
+    ("a module's attribute", _MODULE, "S.a"),
+    ("what a method reads", _METHOD, "S.m()"),
+    ("attrgetter", _PLAIN, "operator.attrgetter('a')(S)"),
+    ("hasattr", _PLAIN, "S.a if hasattr(S, 'a') else 9.0"),
+    ("dataclass", "@dataclasses.dataclass\nclass Kind:\n    a: float = 1.0\nBase = Kind\n"
+     "S = Kind()", "S.a"),
+    ("exception", "class Kind(Exception): pass\nBase = Kind\nS = Kind()\nS.a = 1.0", "S.a"),
+    ("list with attributes", "class Kind(list): pass\nBase = Kind\nS = Kind()\nS.a = 1.0",
+     "S.a"),
+    ("dict with attributes", "class Kind(dict): pass\nBase = Kind\nS = Kind()\nS.a = 1.0",
+     "S.a"),
+    ("tensor with attributes", "class Kind(torch.Tensor): pass\nBase = Kind\n"
+     "S = torch.ones(1).as_subclass(Kind)\nS.a = 1.0", "S.a"),
+    ("namespace", "class Kind(types.SimpleNamespace): pass\nBase = Kind\nS = Kind(a=1.0)", "S.a"),
+):  # fmt: skip
+    for _where in ("Kind", "Base"):
+        for _what, _made in (("property", "property(lambda o: k + 1)"), ("descriptor", "Data(k)")):
+            if _where == "Base" and _what == "descriptor":
+                continue
+            names(
+                f"{_what} over {_name} in {_where}",
+                _DATA + _setup,
+                _read,
+                change=f"if k == 1.0 and 'a' in vars({_where}) and '__slots__' not in vars(Kind):\n"
+                f"    del {_where}.a\nelse:\n    {_where}.a = {_made}",
+            )
+for _name, _change in (
+    ("__getattribute__", "Kind.__getattribute__ = lambda s, n: k if n == 'a' else "
+     "object.__getattribute__(s, n)"),
+    ("__getattribute__ of a base", "Base.__getattribute__ = lambda s, n: k if n == 'a' else "
+     "object.__getattribute__(s, n)"),
+    ("__bases__ with a property", "class New:\n    a = property(lambda s: k)\n"
+     "    def m(self): return k\n"
+     "Kind.__bases__ = (Base,) if k == 1.0 else (New,)"),
+    ("__class__ with a property", "class New(Kind):\n    a = property(lambda s: k)\n"
+     "S.__class__ = Kind if k == 1.0 else New"),
+    ("__class__ with __getattribute__", "class New(Kind):\n    def __getattribute__(s, n):\n"
+     "        return k if n == 'a' else object.__getattribute__(s, n)\n"
+     "S.__class__ = Kind if k == 1.0 else New"),
+    ("__dict__ exchanged", "S.__dict__ = {'a': k}"),
+    ("attribute deleted, class has one", "S.__dict__.clear()\nBase.a = k"),
+    ("attribute deleted, __getattr__", "S.__dict__.clear()\n"
+     "Kind.__getattr__ = lambda s, n: k if n == 'a' else object.__getattribute__(s, n)"),
+):  # fmt: skip
+    for _title, _setup, _read in (("", _PLAIN, "S.a"), (", tensor", _TENSOR, "S.a"),
+                                  (", in a method", _METHOD, "S.m()")):  # fmt: skip
+        names(f"{_name} comes later{_title}", _setup, _read, change=_change)
+for _name, _add in (
+    ("__setattr__", "Kind.__setattr__ = lambda s, n, v: object.__setattr__(s, n, v * k)"),
+    ("property with a setter", "Kind.a = property(lambda s: s.__dict__.get('b', 1.0), "
+     "lambda s, v: s.__dict__.__setitem__('b', v * k))"),
+    ("__setattr__ of a base", "Base.__setattr__ = lambda s, n, v: object.__setattr__(s, n, v * k)"),
+):  # fmt: skip
+    names(
+        f"{_name} comes later, where it is written",
+        _PLAIN,
+        "S.a",
+        write="S.a = S.a % 2.0 + 0.5",
+        change=_add,
+        state="sorted(vars(S).items())",
+    )
+names(
+    "items as attributes",
+    "class Options(dict):\n    __getattr__ = dict.__getitem__\n"
+    "    __setattr__ = dict.__setitem__\nS = Options(a=1.0)",
+    "S.a",
+    write="S['a'] += 0.5",
+    change="S.a = k",
+)
+names(
+    "items as attributes, by get",
+    "class Options(dict):\n    __getattr__ = dict.get\n    __setattr__ = dict.__setitem__\n"
+    "S = Options(b=1.0)",
+    "(S.a or 1.0) + S.b",
+    write="S.b = S.b + 0.5",
+    change="S.a = k",
+)
+names(
+    "deque of a class",
+    "class S:\n    q = collections.deque([1.0], maxlen=3)",
+    "sum(S.q) + len(S.q)",
+    write="S.q.append(0.5)",
+    change="S.q.clear()\nS.q.append(k)",
+)
+_META = "class Meta(type): pass\nclass S(metaclass=Meta):\n    a = 1.0\n"
+names(
+    "property of a metaclass comes later",
+    _META,
+    "S.a",
+    change="if k == 1.0 and 'a' in vars(Meta): del Meta.a\n"
+    "else: Meta.a = property(lambda c: k + 1)",
+)
+names("__getattribute__ of a metaclass comes later", _META, "S.a",
+      change="Meta.__getattribute__ = lambda c, n: k if n == 'a' else "
+      "type.__getattribute__(c, n)")  # fmt: skip
+names("__getattr__ of a metaclass comes later", _META, "getattr(S, 'b', 1.0)",
+      change="Meta.__getattr__ = lambda c, n: k if n == 'b' else "
+      "type.__getattribute__(c, n)")  # fmt: skip
+names("attribute of a metaclass", _META + "Meta.b = 1.0", "S.b", change="Meta.b = k")
+names("__call__ of a metaclass comes later", _META + "S.__init__ = lambda s: None", "float(S().a)",
+      change="Meta.__call__ = lambda c: types.SimpleNamespace(a=k)")  # fmt: skip
+names("__instancecheck__ comes later", _META + "T = object()",
+      "2.0 if isinstance(T, S) else 3.0",
+      change="Meta.__instancecheck__ = lambda c, o: k == 2.0")  # fmt: skip
+names("__init__ comes later", "class S: a = 1.0", "S().a",
+      change="S.__init__ = lambda s: setattr(s, 'a', k)")  # fmt: skip
+names("__new__ comes later", "class S: a = 1.0", "S().a",
+      change="S.__new__ = lambda c: types.SimpleNamespace(a=k)")  # fmt: skip
+for _name, _read, _made in (
+    ("__eq__", "2.0 if S == T else 3.0", "__eq__ = lambda s, o: k == 2.0"),
+    ("__ne__", "2.0 if S != T else 3.0", "__ne__ = lambda s, o: k == 1.0"),
+    ("__bool__", "2.0 if S else 3.0", "__bool__ = lambda s: k == 1.0"),
+    ("__len__", "2.0 if S else 3.0", "__len__ = lambda s: int(k == 1.0)"),
+    ("__hash__", "float(hash(S) == 2)", "__hash__ = lambda s: int(k)"),
+    ("__str__", "float(len(str(S)) < 4)", "__str__ = lambda s: 'a' * int(k + 1)"),
+    ("__repr__", "float(len(repr(S)) < 4)", "__repr__ = lambda s: 'a' * int(k + 1)"),
+    ("__format__", "float(len(f'{S}') < 4)", "__format__ = lambda s, f: 'a' * int(k + 1)"),
+    ("__class__", "2.0 if isinstance(S, dict) else 3.0",
+     "__class__ = property(lambda s: dict if k == 2.0 else Kind)"),
+):  # fmt: skip
+    names(
+        f"{_name} comes to a class later",
+        "class Kind: pass\nS = Kind()\nT = Kind()",
+        _read,
+        change=f"Kind.{_made}",
+        state="0",
+    )

@@ -8,6 +8,7 @@ import pytest
 
 import lucerne as torch
 from lucerne._src.base.process.source_location import Origin, describe, naming_modules, user_place
+from lucerne._src.capture.breaks import native_callbacks
 from lucerne._src.capture.report.replay import replay
 from lucerne._src.ir.graph import Graph
 from lucerne._src.transforms import cse
@@ -146,3 +147,77 @@ def test_local_variables_are_not_kept_alive() -> None:
     thing = Thing()
     with naming_modules({id(thing): "t"}):
         assert thing.forward() == [True]
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2
+
+
+class Doubled(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        return found * 2 if func is torch.nn.functional.layer_norm else found
+
+
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__torch_function__(func, types, args, kwargs or {})
+        return found * 3 if func is torch.nn.functional.layer_norm else found
+
+
+class Overridden(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.last = torch.nn.LayerNorm(8), torch.nn.LayerNorm(8)
+
+    def forward(self, x: Any) -> Any:
+        with Doubled():
+            x = torch.nn.functional.layer_norm(self.norm(x), (8,))
+        return self.last(x.as_subclass(Own)).as_subclass(torch.Tensor)
+
+
+class Hooked(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+        self.norm = torch.nn.LayerNorm(8)
+        self.norm.register_forward_hook(lambda module, given, out: out * 3)
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        x = self.norm(self.inner(x))
+        x.register_hook(lambda g: g + 1)
+        return Twice.apply(torch.nn.functional.layer_norm(self.layer(x), (8,)))
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Hooked, 50), (Overridden, 20)])
+def test_a_line_that_is_looked_for_once_is_the_line_of_each_op(
+    kind: type, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places() -> list[str]:
+        torch.manual_seed(0)
+        model = kind()
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        @torch.compile
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        step(torch.ones(2, 3, 8))
+        return [f"{n} {n.place}" for n in entry_of(step).captured.graph.nodes]
+
+    found = places()
+    monkeypatch.setattr(native_callbacks, "_is_one_module", lambda fn, given: False)
+    assert found == places()
+    assert len(set(found)) > count

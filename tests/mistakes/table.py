@@ -2,7 +2,7 @@
 
 `setup` makes what the line uses; `arguments` are the arguments of a function whose third line is
 `line`. `module`: the path and description that the error must name, "" if no module is called.
-`said`: shapes (or what else met) that its text or its notes must show.
+`said`: shapes (or what else met), and what to try, that its text or its notes must show.
 """
 
 # ruff: noqa: E501 (a table: one row is one line)
@@ -226,4 +226,80 @@ def deep(layer):
     ]  # fmt: skip
 
 
-MISTAKES = [*_ops(), *_functions(), *_modules()]
+def _days() -> list[Mistake]:
+    """What is met in a day's work, each with what to try."""
+    net = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+net = Net()
+entropy = nn.CrossEntropyLoss()
+F = nn.functional
+"""
+    mask = "net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), {})"
+    function = """
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+"""
+    load = "from lucerne.utils.data import DataLoader"
+    rows, classes, image = _floats(x=(5, 8)), "entropy: CrossEntropyLoss", _floats(x=(2, 3, 9, 9))
+    grows = "torch.ones((3,), requires_grad=True)"
+    ragged = {"x": "[torch.ones(3), torch.ones(4)]"}
+    first, in_head = "net.encoder.0: Linear(8 -> 16)", "net.head: Linear(4 -> 3)"
+    return [
+        Mistake("loss_shape", "z = F.mse_loss(net(x), y)", _floats(x=(5, 8), y=(4, 3)), ("[5, 3]", "[4, 3]", "try making dimension 0 equal"), "", net),
+        Mistake("target_floats", "z = entropy(net(x), y)", rows | _floats(y=(5,)), ("float32[5]", "try target.long()"), classes, net),
+        Mistake("target_int32", "z = entropy(net(x), y)", rows | {"y": "torch.ones(5, dtype=torch.int32)"}, ("int32[5]", "try target.long()"), classes, net),
+        Mistake("target_column", "z = entropy(net(x), y)", rows | {"y": "torch.ones(5, 1).long()"}, ("int64[5, 1]", "try target.squeeze(1)"), classes, net),
+        Mistake("other_device", "z = net(x)", {"x": "torch.ones(5, 8, device='reference')"}, ("float32[5, 8] on reference", "try x.to(device)"), first, net),
+        Mistake("no_cuda", "z = net.to('cuda')", rows, ("'cuda'", "try device = 'cuda' if torch.cuda.is_available()"), "", net),
+        Mistake("in_double", "z = net(x)", {"x": "torch.ones(5, 8).double()"}, ("float64[5, 8]", "try x.to(weight.dtype), from double to float"), first, net),
+        Mistake("in_half", "z = net.head.half()(net.encoder(x))", rows, ("float16[3, 4]", "from float to half"), in_head, net),
+        Mistake("an_array", "z = net(x.numpy())", rows, ("input: ndarray", "Hint: torch.tensor"), first, net),
+        Mistake("features", "z = net(x)", _floats(x=(5, 9)), ("[5, 9]", "try a layer with in_features=9 (a matrix with 9 rows) instead of 8"), first, net),
+        Mistake("flattened", "z = net(x)", image, ("[2, 392]", "in_features=392"), "net.3: Linear(100 -> 2)", mask.format("nn.Flatten(), nn.Linear(100, 2)")),
+        Mistake("channels", "z = net(x)", image, ("[2, 8, 7, 7]", "try in_channels=8 in this layer"), "net.2: Conv2d(16 -> 4)", mask.format("nn.Conv2d(16, 4, 3)")),
+        Mistake("channels_last", "z = net(x)", _floats(x=(2, 9, 9, 3)), ("[2, 9, 9, 3]", "try x.permute(0, 3, 1, 2)"), "net.0: Conv2d(3 -> 8)", mask.format("nn.ReLU()")),
+        Mistake("norm_channels", "z = net(x)", image, ("[2, 8, 7, 7]", "try num_features=8"), "net.2: BatchNorm2d", mask.format("nn.BatchNorm2d(4)")),
+        Mistake("norm_of_one", "z = net(x)", _floats(x=(1, 4)), ("[1, 4]", "try a larger batch"), "net: BatchNorm1d", "net = nn.BatchNorm1d(4)"),
+        Mistake("lstm_rank", "z = net(x)", _floats(x=(2, 3, 5, 4)), ("[2, 3, 5, 4]", "2D or 3D, got 4D"), "net: LSTM(4 -> 5)", "net = nn.LSTM(4, 5)"),
+        Mistake("lstm_state", "z = net(x, (y, y))", _floats(x=(2, 3, 4), y=(1, 2, 5)), ("[1, 2, 5]", "(1, 3, 5)"), "net: LSTM(4 -> 5)", "net = nn.LSTM(4, 5)"),
+        Mistake("embedding_row", "z = net(x)", {"x": _longs(1, 10)}, ("int64[2]", "[10, 4]", "try indices from 0"), "net: Embedding(10 -> 4)", "net = nn.Embedding(10, 4)"),
+        Mistake("embedding_float", "z = net(x)", _floats(x=(2,)), ("float32[2]", "try x.long()"), "net: Embedding(10 -> 4)", "net = nn.Embedding(10, 4)"),
+        Mistake("attention_mask", "z = net(x, x, x, attn_mask=y)", _floats(x=(5, 2, 8), y=(4, 4)), ("[4, 4]", "(5, 5)"), "net: MultiheadAttention", "net = nn.MultiheadAttention(8, 2)"),
+        Mistake("cat_dims", "z = torch.cat([x, y], dim=1)", _floats(x=(2, 3), y=(2, 3, 1)), ("[2, 3, 1]", "try unsqueeze")),
+        Mistake("stack_ragged", "z = torch.stack(x)", ragged, ("float32[4]", "try nn.utils.rnn.pad_sequence")),
+        Mistake("einsum_output", "z = torch.einsum('ij,jk->il', x, y)", _floats(x=(2, 3), y=(3, 4)), ("subscript l", "[2, 3]", "[3, 4]")),
+        Mistake("branch", "z = x if x > 0 else -x", _floats(x=(3,)), ("bool[3]", "try .any() or .all()")),
+        Mistake("number_of_many", "z = float(x)", _floats(x=(2, 2)), ("[2, 2]", "try x.mean()")),
+        Mistake("bce_range", "z = F.binary_cross_entropy(x, y)", {"x": "torch.ones(3) * 2"} | _floats(y=(3,)), ("float32[3]", "try torch.sigmoid(x)"), "", net),
+        Mistake("leaf_in_place", "z = w.add_(x)", _floats(x=(3,)), ("float32[3]", "try with torch.no_grad()"), "", f"w = {grows}"),
+        Mistake("no_graph", "z = net(x).detach().sum().backward()", rows, ("grad_fn", "try a loss that is computed from parameters"), "", net),
+        Mistake("backward_of_many", "z = net(x).backward()", rows, ("scalar outputs", "try loss.mean().backward()"), "", net),
+        Mistake("function_gradients", "z = Twice.apply(x, x * 2).sum().backward()", {"x": grows}, ("expected 2, got 1", "try 2 values from backward"), "", function),
+        Mistake("ragged_batch", "z = list(DataLoader(x, batch_size=2))", ragged, ("float32[4]", "sample 1", "try nn.utils.rnn.pad_sequence"), "", load),
+        Mistake("batch_of_none", "z = list(DataLoader(x, batch_size=2))", {"x": "[torch.ones(3), None]"}, ("NoneType", "sample 1", "try a dataset with a sample"), "", load),
+        Mistake("ragged_list", "z = torch.tensor([[1, 2], [3]])", {}, ("length 2 at dim 1 (got 1)", "try rows of one length")),
+        Mistake("wrong_state", "z = net.load_state_dict({'head.weight': x})", rows, ("head.weight", "[5, 8]", "[3, 4]"), "", net),
+        Mistake("module_as_parameters", "z = torch.optim.SGD(net)", {}, ("'Net'", "Hint: pass its parameters()"), "", net),
+        Mistake("no_parameters", "z = torch.optim.SGD([])", {}, ("empty parameter list", "try nn.ModuleList"), "", net),
+        Mistake("computed_parameter", "z = torch.optim.SGD([x * 2])", {"x": grows}, ("non-leaf", "try x.detach().requires_grad_()"), "", net),
+        Mistake("no_file", "z = torch.load('/nowhere/model.pt')", {}, ("/nowhere/model.pt",)),
+        Mistake("list_of_modules", "z = net(x)", rows, ("float32[5, 8]", "try calling the modules in it"), "net: ModuleList", "net = nn.ModuleList([nn.Linear(8, 2)])"),
+    ]  # fmt: skip
+
+
+MISTAKES = [*_ops(), *_functions(), *_modules(), *_days()]

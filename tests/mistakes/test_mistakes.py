@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import linecache
 import pickle
+import re
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +42,21 @@ def _frames_of_ours(error: BaseException) -> int:
     return sum(not is_users(frame.f_code) for frame, _ in found)
 
 
+def _problems(mistake: Mistake, error: BaseException, file: str) -> list[str]:
+    """What an error lacks."""
+    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    trace = traceback.walk_tb(error.__traceback__)
+    lines = {line for frame, line in trace if frame.f_code.co_filename == file}
+    found = [f"does not say {part}" for part in mistake.said if part not in text]
+    if mistake.module not in text:
+        found.append(f"does not name {mistake.module}")
+    if f"{file}:{LINE} in wrong" not in text and LINE not in lines:
+        found.append("does not name the line")
+    if _frames_of_ours(error) > MOST_FRAMES:
+        found.append(f"{_frames_of_ours(error)} frames are ours")
+    return found
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.name)
@@ -46,15 +65,31 @@ def test_mistake_is_explained(mistake: Mistake, way: str) -> None:
     wrong, given = _program(mistake, file)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - any error
         WAYS[way](wrong)(*given)
-    error = caught.value
-    text = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    lacking = [part for part in mistake.said if part not in text]
-    trace = traceback.walk_tb(error.__traceback__)
-    lines = {line for frame, line in trace if frame.f_code.co_filename == file}
-    assert not lacking, text
-    assert mistake.module in text
-    assert f"{file}:{LINE} in wrong" in text or LINE in lines, text
-    assert _frames_of_ours(error) <= MOST_FRAMES, traceback.format_exception(error)
+    problems = _problems(mistake, caught.value, file)
+    assert not problems, [problems, *traceback.format_exception(caught.value)]
+
+
+def test_each_mistake_asks_for_what_met_and_for_the_module() -> None:
+    """The judge is only as good as its rows."""
+    assert len({m.name for m in MISTAKES}) == len(MISTAKES)
+    for mistake in MISTAKES:
+        assert mistake.said, mistake
+        called = re.search(r"\b(net|loss|entropy|net\.head\.half\(\))\((?!x\)(\.|,))", mistake.line)
+        assert bool(called) == bool(mistake.module), mistake
+
+
+def test_what_an_error_lacks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = next(m for m in MISTAKES if m.name == "features")
+    wrong, given = _program(row, "/mistakes/planted.py")
+    error = _caught(lambda: wrong(*given))
+    assert _problems(row, error, "/mistakes/planted.py") == []
+    assert _problems(row, error, "/mistakes/other.py") == ["does not name the line"]
+    other = row._replace(said=("[7, 7]",), module="net.head")
+    lacking = ["does not say [7, 7]", "does not name net.head"]
+    assert _problems(other, error, "/mistakes/planted.py") == lacking
+    monkeypatch.setattr(config, "full_tracebacks", True)
+    shown = _problems(row, _caught(lambda: wrong(*given)), "/mistakes/planted.py")
+    assert [x.partition(" ")[2] for x in shown] == ["frames are ours"]
 
 
 # ---- what the table does not show ----------------------------------------------------------------
@@ -145,3 +180,24 @@ def test_note_is_pickled_as_text() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert again.__notes__ == error.__notes__
     assert type(again.__notes__[0]) is str
+
+
+def test_pytest_shows_the_users_frames_and_the_notes(tmp_path: Path) -> None:
+    """What a report of pytest shows of an error: it reads the traceback itself."""
+    lines = [
+        "import lucerne as torch",
+        "from lucerne.utils.data import DataLoader",
+        "def test_matmul(): torch.ones(2, 3) @ torch.ones(2, 3)",
+        "def test_loader(): list(DataLoader([torch.ones(3), torch.ones(4)], batch_size=2))",
+    ]
+    file = tmp_path / "test_wrong.py"
+    file.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short", str(file)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    # (the summary behind the report repeats whole messages where CI is set)
+    report = found.stdout.partition("FAILURES")[2].partition("short test summary info")[0]
+    frames = re.findall(r"^(\S+\.py):\d+: in ", report, re.MULTILINE)
+    assert [Path(f).name for f in frames if "test_wrong" in f] == ["test_wrong.py"] * 2, report
+    assert sum("test_wrong" not in f for f in frames) == 2, report  # (the one that raised, each)
+    assert "try nn.utils.rnn.pad_sequence" in report
+    assert report.count("float32[2, 3]") == 2

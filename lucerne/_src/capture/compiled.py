@@ -20,6 +20,8 @@ from lucerne._src.backends.contract.step_runner import StepError
 from lucerne._src.base.changed import changed
 from lucerne._src.base.config import config
 from lucerne._src.base.process import forks, notices
+from lucerne._src.base.process.error_notes import hide_frames
+from lucerne._src.base.process.garbage import WithoutFullCollections
 from lucerne._src.base.raw import is_a
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import ONE_AT_A_TIME
@@ -62,6 +64,13 @@ def _sweep_if_loaded() -> None:
     late = sys.modules.get("lucerne._src.capture.effects.new_objects")
     if late is not None:
         late.sweep()
+
+
+def _count_for_sweep() -> None:
+    """Objects that a capture has left are about to count as old."""
+    late = sys.modules.get("lucerne._src.capture.effects.new_objects")
+    if late is not None:
+        late.count()
 
 
 def _compiled_half(*given: Any) -> Any:
@@ -255,6 +264,7 @@ class Compiled:
             return self.late_part("staged.versions").other_sizes(self, args, kwargs, error)
         ours = self.options.maker is None and entry.is_repeatable(error)
         if not ours or faults.goes_through(error):
+            hide_frames(error)
             raise error
         return _making().as_it_is(self, args, kwargs, error, entry)
 
@@ -341,7 +351,8 @@ class Compiled:
         before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST
-            with suspended(), ledger.compiling(self.fn, kind, why) as row:
+            seldom = WithoutFullCollections(_count_for_sweep)
+            with seldom, suspended(), ledger.compiling(self.fn, kind, why) as row:
                 entry = self._make(args, kwargs, leaves, shape)
                 with faults.costs(self, faults.NO_NOTE):
                     dumps = self.options.dump or config.dump

@@ -22,6 +22,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.layout import memory_format_by_name
+from lucerne._src.base.tree import tree_map
 from lucerne._src.conformance.cases import TIERS, Case, leaves
 from lucerne._src.tensor.autograd.api import grad
 from lucerne._src.tensor.base import TensorBase
@@ -40,8 +41,11 @@ class DataError(ValueError):
     """The frozen files are missing, damaged or not ours."""
 
 
-def frozen_cases(module: Any, folder: Path | None = None) -> Iterator[Case]:
-    """Calls that torch answered once, replayed on `module` (the top package)."""
+def frozen_cases(
+    module: Any, folder: Path | None = None, given: Callable[[Any], Any] | None = None
+) -> Iterator[Case]:
+    """Calls that torch answered once, replayed on `module` (the top package). `given` is what a
+    call takes in place of each of its arguments, and of the elements of those that are lists."""
     if folder is None:
         with resources.as_file(resources.files("lucerne._src.conformance") / "data") as found:
             calls, blob = _read_calls(found / "cases.json"), _read_blob(found / "arrays.npz")
@@ -50,7 +54,7 @@ def frozen_cases(module: Any, folder: Path | None = None) -> Iterator[Case]:
     _check_head(calls[0], blob)
     for n, call in enumerate(calls[1:], 1):
         try:
-            yield from _cases(module, call, blob)
+            yield from _cases(module, call, blob, given or _as_it_is)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"conformance data: case {n} in cases.json is malformed: {error}"
@@ -122,16 +126,25 @@ def _absent(path: str) -> Callable[..., Any]:
 # ---- one call ----------------------------------------------------------------------------------
 
 
-def _cases(module: Any, call: dict[str, Any], blob: Array) -> Iterator[Case]:
+def _as_it_is(x: Any) -> Any:
+    return x
+
+
+def _cases(
+    module: Any, call: dict[str, Any], blob: Array, given: Callable[[Any], Any]
+) -> Iterator[Case]:
     function = _function(module, call["call"])
     if call["tier"] not in TIERS:
         raise ValueError(f"tier {call['tier']!r}")
     args, kwargs = list(call["args"]), dict(call["kwargs"])
 
+    def argument(x: Any, device: str) -> Any:
+        return tree_map(given, _decode(x, blob, device))
+
     def arguments(device: str) -> tuple[list[Any], dict[str, Any]]:
         return (
-            [_decode(a, blob, device) for a in args],
-            {k: _decode(v, blob, device) for k, v in kwargs.items()},
+            [argument(a, device) for a in args],
+            {k: argument(v, device) for k, v in kwargs.items()},
         )
 
     def result(device: str) -> Any:

@@ -94,11 +94,32 @@ def explained(
     for entry in entries_of(watch.seen) or last:  # a profile that is running hears of programs
         given = leaves if entry.guards.shape == shape else []
         report.parts += _parts(report, entry, given, best)
+    for stop in report.breaks:
+        stop.nbytes = _handed_on(report, stop)
+    report.breaks.sort(key=lambda stop: -stop.nbytes)
     places = [(o.file, o.line) for k in report.kernels() for o in k.origins]
     places += [(b.file, b.line) for b in report.breaks]
     places += [(x.file, x.line) for x in report.outside]
     report.sources = sources_of(places, (file, line))
     return result, report
+
+
+def _handed_on(report: Report, stop: StopReport) -> int:
+    """Bytes of the results of the program that a break ends: the one whose lines come last before
+    it."""
+    ends = [
+        (max(lines), part.memory.results)
+        for part in report.parts[:-1]
+        if part.memory is not None
+        for lines in [[line for line in _lines_in(part, stop.file) if line <= stop.line]]
+        if lines
+    ]
+    # (the first of them, where several have the line: the next one may begin in it)
+    return max(ends, key=lambda end: end[0])[1] if ends else 0
+
+
+def _lines_in(part: PartReport, file: str) -> list[int]:
+    return [o.line for kernel in part.kernels for o in kernel.origins if o.file == file]
 
 
 def entries_of(programs: Sequence[Any]) -> list[Any]:

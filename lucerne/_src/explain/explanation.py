@@ -20,7 +20,7 @@ class Explanation:
     >>> import lucerne as torch
     >>> found = torch.explain(lambda x: x * 2 + 1)(torch.ones(3))
     >>> print(found).__class__  # doctest: +ELLIPSIS
-    <lambda>: 1 program, 1 kernels...
+    <lambda>: 1 program, 1 kernel...
     """
 
     def __init__(self, result: Any, report: Report) -> None:
@@ -44,7 +44,8 @@ class Explanation:
         dump.write(Path(path), self.html())
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{page.quoted(self.html())}" width="100%" height="800"></iframe>'
+        style = "border:0;width:100%;height:800px"
+        return f'<iframe srcdoc="{page.quoted(self.html())}" style="{style}"></iframe>'
 
 
 def explain(fn: Any, **options: Any) -> Callable[..., Explanation]:

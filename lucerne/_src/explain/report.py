@@ -130,6 +130,9 @@ class StopReport:
     function: str
     reason: str
     fix: str
+    nbytes: int = 0
+    """Of what the program that ends here hands on, which goes through memory; 0: it is not known.
+    """
 
 
 @dataclass

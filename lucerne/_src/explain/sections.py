@@ -8,7 +8,7 @@ from lucerne._src.explain.collect import module_seconds, op_seconds
 from lucerne._src.explain.colours import Colours
 from lucerne._src.explain.memory import line_of, short, size
 from lucerne._src.explain.report import PartReport, PassReport, Report
-from lucerne._src.explain.text import duration, rate
+from lucerne._src.explain.text import duration, handed_on, rate
 
 _SHOWN_PAIRS = 24
 _SHOWN_OWNERS = 10
@@ -31,8 +31,12 @@ def breaks(report: Report) -> str:
         found.append(
             f'<div class="break"><b>Break at {text(where)}</b> <span>in {text(b.function)} · '
             f"{text(b.kind)}, number {b.number}</span><p>{text(b.reason)}</p>"
-            f"<p><b>Fix:</b> {text(b.fix)}</p></div>"
+            f"<p><b>Fix:</b> {text(b.fix)}</p>"
+            + (f"<p><b>Costs:</b> {text(handed_on(b))}</p>" if b.nbytes else "")
+            + "</div>"
         )
+    if len(report.breaks) > 1:
+        found.insert(1 if report.given_up else 0, "<h2>Breaks <small>the worst first</small></h2>")
     return f'<section class="breaks">{"".join(found)}</section>' if found else ""
 
 

@@ -33,6 +33,8 @@ class Sheet:
     heads: tuple[str, ...]
     left = 3
     """How many columns hold words, not numbers."""
+    legend = ""
+    """What a column means that its head does not tell."""
 
     def title(self) -> str:
         """What the page is called."""
@@ -43,21 +45,25 @@ class Sheet:
         raise NotImplementedError
 
     def totals(self) -> str:
-        """What stands below."""
+        """What it says at a glance: below the table on a terminal, where the eye is, and above it
+        on a page."""
         raise NotImplementedError
 
     def __str__(self) -> str:
         lines = aligned([self.heads, *self.rows()], self.left)
         rule = "-" * max(map(len, lines))
-        return "\n".join([lines[0], rule, *lines[1:], rule, self.totals()])
+        told = [self.legend] if self.legend else []
+        return "\n".join([lines[0], rule, *lines[1:], rule, *told, self.totals()])
 
     __repr__ = __str__
 
     def _body(self) -> str:
         rows = [[page.escape(c).replace("  ", "&emsp;") for c in row] for row in self.rows()]
-        rows = [[*row[:-1], row[-1] + _bar(row[-1])] for row in rows]
-        closing = "".join(f"<p>{page.escape(line)}</p>" for line in self.totals().splitlines())
-        return _STYLE + page.table(self.heads, rows, self.left, "lucerne") + closing
+        rows = [[*row[:-1], _with_bar(row[-1])] for row in rows]
+        first, *others = [page.escape(line) for line in self.totals().splitlines()]
+        said = f"<p><b>{first}</b></p>" + "".join(f"<p>{line}</p>" for line in others)
+        told = f"<p><small>{page.escape(self.legend)}</small></p>" if self.legend else ""
+        return _STYLE + said + page.table(self.heads, rows, self.left, "lucerne") + told
 
     def html(self) -> str:
         """One page that needs no network and no other file."""
@@ -71,12 +77,13 @@ class Sheet:
         return self._body()
 
 
-def _bar(cell: str) -> str:
-    """A picture of a share of the whole; nothing for other numbers."""
+def _with_bar(cell: str) -> str:
+    """A share of the whole behind a picture of it; other cells as they are."""
     share = cell.removesuffix(" %")
     if share == cell or not share.isdigit():
-        return ""
-    return f' <i style="width:{share}px;margin-right:{100 - int(share)}px"></i>'
+        return cell
+    bar = f'<i style="width:{share}px;margin-right:{100 - int(share)}px"></i>'
+    return f'{bar}<span style="display:inline-block;width:3.5em">{cell}</span>'
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:

@@ -30,6 +30,11 @@ class Layer:
     nbytes: int
     """Of its own parameters and buffers, and of what it gave."""
 
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition(".")[2] or "(model)"
+
 
 class Summary(Sheet):
     """The layers of a model, the model itself first.
@@ -41,6 +46,7 @@ class Summary(Sheet):
     """
 
     heads = ("layer", "kind", "output", "parameters", "FLOP", "bytes")
+    legend = "bytes: of a layer's own parameters and buffers, and of what it gives"
 
     def __init__(self, layers: list[Layer], flops: int, trained: int, nbytes: int) -> None:
         self.layers, self.flops = layers, flops
@@ -52,18 +58,9 @@ class Summary(Sheet):
         return f"{self.layers[0].kind}: summary"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table's cells, as text."""
-        return [
-            (
-                "  " * layer.depth + (layer.path.rpartition(".")[2] or "(model)"),
-                layer.kind if layer.calls < 2 else f"{layer.kind} ({layer.calls} calls)",
-                " ".join(str(list(shape)) for shape in layer.shapes) or _NONE,
-                _count(layer.parameters),
-                _flops(layer.flops),
-                size(layer.nbytes) if layer.nbytes else _NONE,
-            )
-            for layer in self.layers
-        ]
+        """The table's cells, as text. Layers that are like the one before, all the way inside, have
+        one row together."""
+        return _folded(self.layers)
 
     def totals(self) -> str:
         """One line."""
@@ -72,6 +69,50 @@ class Summary(Sheet):
             f"{self.parameters:,} parameters ({kept:,} of them frozen), {size(self.nbytes)} with "
             f"buffers; {_flops(self.flops)} in one forward pass"
         )
+
+
+def _folded(layers: list[Layer]) -> list[tuple[str, ...]]:
+    """Rows of some layers of one depth, each followed by those in it."""
+    rows, at = [], 0
+    while at < len(layers):
+        layer, end = layers[at], _end(layers, at)
+        inside = _alike(layers[at:end])
+        rows += [_row(layer, layer.name, layer.kind), *_folded(layers[at + 1 : end])]
+        same, after = [], end
+        while after < len(layers) and _alike(layers[after : _end(layers, after)]) == inside:
+            same.append(layers[after])
+            after = _end(layers, after)
+        at = end
+        if len(same) * len(inside) > 1:
+            names = dict.fromkeys((same[0].name, same[-1].name))
+            kind = f"{layer.kind}, like {layer.name}" + (", each" if len(same) > 1 else "")
+            rows.append(_row(layer, " to ".join(names), kind))
+            at = after
+    return rows
+
+
+def _end(layers: list[Layer], at: int) -> int:
+    """Where the layers in the one at `at` end."""
+    depth = layers[at].depth
+    return next((k for k in range(at + 1, len(layers)) if layers[k].depth <= depth), len(layers))
+
+
+def _alike(branch: list[Layer]) -> list[tuple[Any, ...]]:
+    """What must be equal for a layer and all in it to be shown with another one."""
+    inner = ["", *(layer.name for layer in branch[1:])]
+    facts = ((x.depth, x.kind, x.shapes, x.calls, x.parameters, x.flops, x.nbytes) for x in branch)
+    return [(name, *fact) for name, fact in zip(inner, facts, strict=True)]
+
+
+def _row(layer: Layer, name: str, kind: str) -> tuple[str, ...]:
+    return (
+        "  " * layer.depth + name,
+        kind if layer.calls < 2 else f"{kind} ({layer.calls} calls)",
+        " ".join(str(list(shape)) for shape in layer.shapes) or _NONE,
+        _count(layer.parameters),
+        _flops(layer.flops),
+        size(layer.nbytes) if layer.nbytes else _NONE,
+    )
 
 
 def _count(number: int) -> str:
@@ -99,6 +140,7 @@ def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
     ---------------------------------------------------
     (model)  Linear  [2, 4]          16  48 FLOP   96 B
     ---------------------------------------------------
+    bytes: of a layer's own parameters and buffers, and of what it gives
     16 parameters (0 of them frozen), 64 B with buffers; 48 FLOP in one forward pass
     """
     args, named = call_of(batch, named)

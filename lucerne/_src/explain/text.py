@@ -5,7 +5,14 @@ from __future__ import annotations
 from lucerne._src.backends.contract.fallback_report import Bill
 from lucerne._src.explain.collect import joined, line_seconds, module_seconds, op_seconds
 from lucerne._src.explain.memory import line_of, short, size
-from lucerne._src.explain.report import OVERHEAD, KernelReport, MemoryReport, PartReport, Report
+from lucerne._src.explain.report import (
+    OVERHEAD,
+    KernelReport,
+    MemoryReport,
+    PartReport,
+    Report,
+    StopReport,
+)
 
 _MOST = 12
 
@@ -31,13 +38,17 @@ def headline(report: Report) -> str:
     if not report.parts:
         why = report.given_up or "no program ran in this call"
         return f"{report.function} runs uncompiled: {why}"
-    kernels = sum(len(p.kernels) for p in report.parts)
-    programs = f"{len(report.parts)} program" + ("s" if len(report.parts) > 1 else "")
-    breaks = f"{len(report.breaks)} break" + ("" if len(report.breaks) == 1 else "s")
+    kernels = _counted(sum(len(p.kernels) for p in report.parts), "kernel")
+    programs = _counted(len(report.parts), "program")
+    breaks = _counted(len(report.breaks), "break")
     return (
-        f"{report.function}: {programs}, {kernels} kernels, {duration(report.call_seconds)} a call "
+        f"{report.function}: {programs}, {kernels}, {duration(report.call_seconds)} a call "
         f"({duration(report.seconds)} in kernels), {breaks}"
     )
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:
@@ -68,22 +79,31 @@ def in_words(kernel: KernelReport) -> str:
 
 
 def _breaks(report: Report) -> list[str]:
-    found = []
+    found = ["breaks, the worst first"] if len(report.breaks) > 1 else []
     for b in report.breaks:
         found += [
             f"break {b.number} at {short(b.file)}:{b.line} in {b.function}: {b.reason}",
             f"  fix: {b.fix}",
+            *([f"  costs: {handed_on(b)}"] if b.nbytes else []),
         ]
     return [*found, ""] if found else []
 
 
+def handed_on(stop: StopReport) -> str:
+    """What a break costs, in words."""
+    return (
+        f"{size(stop.nbytes)} are handed on through memory, one more program is launched, and "
+        "nothing is fused across"
+    )
+
+
 def _part(part: PartReport, number: int, count: int) -> list[str]:
     title = part.name if count == 1 else f"program {number + 1} of {count}, {part.name}"
-    lines = [f"{title}: {len(part.kernels)} kernels, {duration(part.seconds)}"]
+    lines = [f"{title}: {_counted(len(part.kernels), 'kernel')}, {duration(part.seconds)}"]
     if part.passes:
         changed = [p for k, p in enumerate(part.passes) if not k or p.after != p.before]
         way = "  ".join(f"{p.name} {p.after}" for p in changed)
-        lines.append(f"  nodes  {way}  -> {len(part.kernels)} kernels")
+        lines.append(f"  nodes  {way}  -> {_counted(len(part.kernels), 'kernel')}")
     lines.append(f"  {'kernel':<34}{'time':>10}{'':>6}{'':>14}  {'limited by':<19}lines")
     ranked = sorted(part.kernels, key=lambda k: -k.seconds)
     for k in ranked[:_MOST]:

@@ -14,6 +14,7 @@ import numpy as np
 from lucerne._src import backends
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.errors import OutOfMemoryError
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.io import archive, archive_writer, atomic, legacy, options, safetensors
 from lucerne._src.io.errors import (
     CorruptFileError,
@@ -93,17 +94,18 @@ def load(
     if isinstance(f, str | os.PathLike) and os.fspath(f).endswith(".safetensors"):
         device = map_location if isinstance(map_location, str | Device) else "cpu"
         return safetensors.load_file(f, device, checksums=checksums)
-    with open_source(f) as source:
-        reader = FileReader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
-        try:
+    try:
+        with open_source(f) as source:
+            reader = FileReader(source, map_location, bool(mmap), checksums, memory_limit, encoding)
             return reader.read()
-        except UnsafeFileError as error:
-            if weights_only is not False:
-                raise
+    except Exception as error:
+        if isinstance(error, UnsafeFileError) and weights_only is False:
             raise UnsafeFileError(
                 f"{error} weights_only=False does not change that: lucerne.load never runs code "
                 "from a file"
             ) from None
+        entry_failed(error)
+        raise
 
 
 @contextmanager

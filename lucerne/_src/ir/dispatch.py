@@ -138,6 +138,11 @@ class Interpreter:
         """Kernel level: whether a composite is to arrive whole and not as its primitives."""
         return False
 
+    def body(self, op: Op, args: tuple[Any, ...], run: Callable[..., Any]) -> Any:
+        """Kernel level: what `run(op, args)` gives, the body of a composite that arrives as its
+        primitives and is not recorded by autograd."""
+        return run(op, args)
+
     def made(self, tensor: Any) -> None:
         """Kernel level: a tensor was filled with numbers from Python, not by an op."""
 

@@ -62,7 +62,7 @@ class Node:
 class Graph:
     """Inputs, nodes in order, outputs, and which inputs hold another value afterwards."""
 
-    __slots__ = ("_next", "inputs", "nodes", "outputs", "place", "writes")
+    __slots__ = ("_next", "inputs", "nodes", "outputs", "place", "shape", "writes")
 
     def __init__(self) -> None:
         self.inputs: list[Value] = []
@@ -72,6 +72,8 @@ class Graph:
         """(input, the value its memory holds when all nodes are done): nodes themselves are pure,
         so every node reads what the input held before."""
         self._next = 0
+        self.shape: tuple[Any, ...] = ()
+        """Of a step's graph, which nobody changes: what `step_runner.shape_of` keeps of it."""
         self.place: Origin | None = None
         """What nodes that are made now come from: a pass says it for each node it looks at."""
 

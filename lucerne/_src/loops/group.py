@@ -61,8 +61,8 @@ class Group:
     """Nodes of one kernel. `full` is the shape of the space it walks (without ones)."""
 
     __slots__ = (
-        "after", "before", "first", "folds", "full", "head", "joined", "last", "mask", "nodes",
-        "rows", "updates",
+        "after", "before", "first", "folds", "full", "head", "last", "mask", "nodes", "rows",
+        "updates",
     )  # fmt: skip
 
     def __init__(self, at: int, node: Node, before: int = 0, after: int = 0) -> None:
@@ -70,7 +70,6 @@ class Group:
         self.mask, self.before, self.after = 1 << at, before, after
         """As bits: its nodes, all that they need, and those that read from them."""
         self.first = self.last = at
-        self.joined: Group | None = None
         self.head: Node | None = None
         self.full: tuple[int, ...] = ()
         self.rows: tuple[int, ...] | None = None
@@ -79,13 +78,6 @@ class Group:
         """Which dimensions of `full` they fold."""
         self.updates = False
         """Whether a heavy op makes a gradient and the new values of its parameter."""
-
-    @property
-    def found(self) -> Group:
-        group = self
-        while group.joined is not None:
-            group = group.joined
-        return group
 
     @property
     def is_open(self) -> bool:
@@ -153,6 +145,7 @@ class Grouping:
         self.leaving = {*graph.outputs, *(v for _, v in graph.writes)}
         """Values that somebody outside gets."""
         self.of: dict[int, Group] = {}
+        """The group that a node is in now."""
         self.before: dict[int, int] = {}
         """As bits: the nodes that a node needs, directly or not."""
         self.after: dict[int, int] = {}
@@ -222,7 +215,7 @@ class Grouping:
             return
         group.full, group.rows, group.folds = space
         for other in self._makers(node):
-            mine = self.of[at].found
+            mine = self.of[at]
             if other is mine:
                 continue
             why = self._apart(mine, other)
@@ -236,7 +229,7 @@ class Grouping:
         gradient = gradient_of(node)
         if gradient is None or gradient not in self.maker:
             return
-        heavy = self.of[self.maker[gradient]].found
+        heavy = self.of[self.maker[gradient]]
         if heavy.head is None or len(heavy.nodes) > 1:
             return
         read = {self.source.get(v, v) for v in operands(heavy.head.args)}
@@ -257,9 +250,9 @@ class Grouping:
         first, *others = (self.source.get(v, v) for v in operands(node.args))
         if first is not node.args[0] or first not in self.maker:
             return
-        group = self.of[self.maker[first]].found
+        group = self.of[self.maker[first]]
         plain = group.head is None and group.folds is None and group.full == head.full
-        beside = any(v in self.maker and self.of[self.maker[v]].found is group for v in others)
+        beside = any(v in self.maker and self.of[self.maker[v]] is group for v in others)
         few = len(group.nodes) < self.fusion.most_nodes
         if plain and few and not beside and self._may_join(group, head):
             self._join(group, head)
@@ -297,7 +290,7 @@ class Grouping:
         for v in operands(node.args):
             base = self.same.get(v, v if v not in self.source else None)
             if base is not None and base in self.maker:
-                group = self.of[self.maker[base]].found
+                group = self.of[self.maker[base]]
                 if group.is_open:
                     found[group] = max(found.get(group, 0), base.meta.numel)
         return sorted(found, key=lambda g: (g.head is None, -found[g], -g.last))
@@ -358,7 +351,7 @@ class Grouping:
         """Whether element-wise nodes stand behind a heavy op, none of them before it."""
         assert head.head is not None
         return not any(
-            self.of[self.maker[base]].found is rest
+            self.of[self.maker[base]] is rest
             for v in operands(head.head.args)
             if (base := self.source.get(v, v)) in self.maker
         )
@@ -399,11 +392,11 @@ class Grouping:
         """Groups that read what a group makes."""
         of = self.of
         near = (self.readers.get(v, ()) for n in group.nodes.values() for v in n.outputs)
-        return {of[at].found for readers in near for at in readers if at in of}
+        return {of[at] for readers in near for at in readers if at in of}
 
     def _makers_of(self, group: Group) -> set[Group]:
         """Groups that make what a group reads."""
-        return {self.of[at].found for node in group.nodes for at in self.makers[node]}
+        return {self.of[at] for node in group.nodes for at in self.makers[node]}
 
     def _join(self, a: Group, b: Group) -> None:
         """Make two groups one; it is `b` from now on."""
@@ -414,13 +407,13 @@ class Grouping:
         b.nodes.update(a.nodes)
         b.mask, b.before, b.after = b.mask | a.mask, b.before | a.before, b.after | a.after
         b.first, b.last = min(a.first, b.first), max(a.last, b.last)
-        a.joined = b
+        self.of.update(dict.fromkeys(a.nodes, b))
 
     # ---- the result ----------------------------------------------------------------------------
 
     def groups(self) -> list[list[int]]:
         """Positions of nodes, group by group, in an order in which they can run."""
-        found = {id(g): g for g in (x.found for x in self.of.values())}
+        found = {id(g): g for g in self.of.values()}
         return in_order(list(found.values()), self)
 
 
@@ -435,7 +428,7 @@ def in_order(groups: list[Group], grouping: Grouping) -> list[list[int]]:
             for v in operands(node.args):
                 base = grouping.source.get(v, v)
                 if base in grouping.maker:
-                    made = grouping.of[grouping.maker[base]].found
+                    made = grouping.of[grouping.maker[base]]
                     if made is not g:
                         waits[id(g)].add(id(made))
     late = {id(g): waits[id(g)] | _readers_of_old(g, grouping) for g in groups}
@@ -449,7 +442,7 @@ def _readers_of_old(group: Group, grouping: Grouping) -> set[int]:
     """Other groups (their ids) that read what the update in a group will write over."""
     old = overwritten(group.nodes[group.last]) if group.updates else []
     at = (k for v in old for k in _all_readers(v, grouping))
-    return {id(grouping.of[k].found) for k in at} - {id(group)}
+    return {id(grouping.of[k]) for k in at} - {id(group)}
 
 
 def _all_readers(v: Value, grouping: Grouping) -> Iterator[int]:

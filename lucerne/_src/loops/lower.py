@@ -70,12 +70,16 @@ SCATTERS = frozenset(("scatter", "index_put"))
 class StepDraft:
     """One step to be: nodes, what they read from outside, and what others read of them."""
 
-    __slots__ = ("nodes", "outputs", "reads")
+    __slots__ = ("graph", "nodes", "outputs", "reads", "stays")
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
         self.reads: list[Value] = []
         self.outputs: list[Value] = []
+        self.graph: Graph | None = None
+        """The step's graph, once somebody has asked for it."""
+        self.stays: bool | None = None
+        """The answer of `_stays_at_its_index`: one for all that the step makes."""
 
 
 class Lowering:
@@ -231,9 +235,13 @@ class Lowering:
         return unit
 
     def graph_of(self, unit: StepDraft) -> Graph:
-        """The unit as a graph of its own."""
-        if len(unit.nodes) == 1:
-            return self.single(unit.nodes[0])
+        """The unit as a graph of its own: the backend is asked about it, then it is a step's."""
+        if unit.graph is None:
+            alone = len(unit.nodes) == 1
+            unit.graph = self.single(unit.nodes[0]) if alone else self._joint_graph(unit)
+        return unit.graph
+
+    def _joint_graph(self, unit: StepDraft) -> Graph:
         made = Graph()
         new: dict[Value, Value] = {v: made.input(v.meta) for v in unit.reads}
 
@@ -270,6 +278,12 @@ def _stays_at_its_index(low: Lowering, unit: StepDraft) -> bool:
     """Whether what a unit reads is read at the index at which it writes: its ops go element by
     element, and none reads what another made in another order (`t` of it), for then all that this
     was made of is read in that order too, and not as its own strides say."""
+    if unit.stays is None:
+        unit.stays = _all_stay(low, unit)
+    return unit.stays
+
+
+def _all_stay(low: Lowering, unit: StepDraft) -> bool:
     made = {v for node in unit.nodes for v in node.outputs}
     for node in unit.nodes:
         if not is_elementwise(node):
@@ -491,7 +505,7 @@ class _Placing:
         elif node.op is not _EMPTY:
             given = tuple(self._given(x) for x in flat_inputs(node.op, node.args))
             outputs = tuple(self.place(v) for v in node.outputs)
-            self.steps.append(Step(self.low.single(node), given, outputs, origins([node])))
+            self.steps.append(Step(self.low.graph_of(unit), given, outputs, origins([node])))
 
     def _given(self, x: Any) -> Any:
         if type(x) is not Value:

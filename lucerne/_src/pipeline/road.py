@@ -105,9 +105,10 @@ class Road:
         for p in passes.PASSES:
             if p.name not in self.disable:
                 began = perf_counter()
+                before = graph
                 with during(p.name):
                     graph = p.run(graph, self.setting)
-                self._noted(p, graph, began)
+                self._noted(p, graph, began, is_new=graph is not before)
         return graph
 
     def split(
@@ -126,8 +127,8 @@ class Road:
         self.saw(PARTITION, cut.forward, perf_counter() - began)
         return cut
 
-    def _noted(self, step: RoadStep, graph: Graph, began: float) -> Graph:
-        if config.verify_passes:
+    def _noted(self, step: RoadStep, graph: Graph, began: float, is_new: bool = True) -> Graph:
+        if config.verify_passes and is_new:
             with checking():
                 verified(graph, step.name)
         self.stages.note(step.name, graph, began)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.process.structure_version import note_change
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.interop import transfer
@@ -88,6 +89,13 @@ class Convert:
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
         """Replace every parameter, gradient and buffer by `fn` of it."""
+        try:
+            return self._replaced(fn, recurse)
+        except Exception as error:
+            entry_failed(error)
+            raise
+
+    def _replaced(self, fn: Callable[[Any], Any], recurse: bool) -> Any:
         if recurse:
             for module in self._modules.values():
                 if module is not None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.process.profiler_hook import ANNOTATION, Watch, watched
 from lucerne.utils.data._utils.fetch import MapFetcher
 from lucerne.utils.data.borrowed import Borrowed
@@ -76,6 +77,9 @@ class LoaderIterator:
                 batch = watched(self._watched_name, ANNOTATION, self._next_data)
         except StopIteration:
             self.progress.finished = True
+            raise
+        except Exception as error:
+            entry_failed(error)
             raise
         self._num_yielded += 1
         self._check_length()

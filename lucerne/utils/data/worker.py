@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.process.shared_memory import SharedBlock
 from lucerne._src.tensor import api as lu
 from lucerne.multiprocessing.signals import (
@@ -292,6 +293,7 @@ class Worker:
         return result, batch
 
     def _failure(self, task: Task, error: Exception) -> Result:
+        entry_failed(error)
         where = f"in DataLoader worker process {self.id}"
         wrapped = ExceptionWrapper(error, where, self._sample_text(task))
         ended = task.shard >= 0

@@ -67,15 +67,21 @@ def shape_of(graph: Graph) -> tuple[Any, ...]:
 
     Numbers that flow in count by their type: executables are given them at each call.
     """
+    size = len(graph.inputs), len(graph.nodes), graph.outputs
+    if not graph.shape or graph.shape[0] != size:
+        graph.shape = size, *_shape(graph)
+    return (*graph.shape[1:], _decisions(graph))
+
+
+def _shape(graph: Graph) -> tuple[Any, ...]:
     numbers = {v.index: i for i, v in enumerate(graph.inputs)}
     for node in graph.nodes:
         for v in node.outputs:
             numbers[v.index] = len(numbers)
     return (
-        tuple(_kind(v.meta) for v in graph.inputs),
-        tuple(_shape_of_node(node, numbers) for node in graph.nodes),
-        tuple(numbers[v.index] for v in graph.outputs),
-        _decisions(graph),
+        tuple([_kind(v.meta) for v in graph.inputs]),
+        tuple([_shape_of_node(node, numbers) for node in graph.nodes]),
+        tuple([numbers[v.index] for v in graph.outputs]),
     )
 
 
@@ -100,7 +106,7 @@ def _kind(meta: Any) -> Any:
 
 def _shape_of_node(node: Node, numbers: dict[int, int]) -> tuple[Any, ...]:
     args = map_values(lambda v: _Ref(numbers[v.index]), node.args)
-    return node.op, tuple(_static(a) for a in args), tuple(v.meta for v in node.outputs)
+    return node.op, tuple([_static(a) for a in args]), tuple([v.meta for v in node.outputs])
 
 
 class _Ref(int):
@@ -110,7 +116,7 @@ class _Ref(int):
 def _static(a: Any) -> Any:
     """A static with its type: 1, 1.0 and True are equal but not the same."""
     if isinstance(a, (tuple, list)):
-        return type(a), tuple(_static(x) for x in a)
+        return type(a), tuple([_static(x) for x in a])
     if isinstance(a, Symbolic):
         return type(a), a.key
     try:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.layout import read
 from lucerne._src.backends.xla.meshes import (
     MeshUse,
-    Spread,
     as_before,
     copied,
     is_planned,
     laid,
     layout_of,
+    mesh_of,
     part,
     place_of,
     sharding_of,
     spread,
     spread_terms,
     whole,
+    with_its_terms,
 )
 from lucerne._src.backends.xla.planning import XlaPlanning
 from lucerne._src.backends.xla.types import jtype
@@ -34,6 +35,12 @@ from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 
 PLACING = ("placed", "placed_like")
+
+
+def mesh_of_tensors(inputs: Iterable[Any]) -> Mesh | None:
+    """The mesh that the operands of a call lie on; None: on none."""
+    arrays = (x._storage.buffer.array for x in inputs)
+    return mesh_of(place_of(x) for x in arrays if x is not None)
 
 
 def gathered(outputs: Sequence[Any]) -> list[Any]:
@@ -125,15 +132,9 @@ class PlacingCall:
         elif self._layout is None:
             found = _alone(x)
         else:
-            found = self._again(t) or spread(x, self._layout, _held(t, x))
+            held = _held(t, x)
+            found = with_its_terms(held, self._layout) or spread(x, self._layout, held)
         out._storage.buffer.hold(found, out._meta)
-
-    def _again(self, t: Any) -> Any:
-        """Terms that are to stay the same terms."""
-        held = t._storage.buffer.array
-        if type(held) is Spread and held.terms and layout_of(held) == self._layout:
-            return Spread(copied(held.array), held.shape, held.terms)
-        return None
 
 
 def _size(meta: TensorMeta) -> int:

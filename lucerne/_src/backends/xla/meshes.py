@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -152,7 +152,9 @@ def sharding_of(x: Any) -> NamedSharding | None:
         return found if short else _sharding(found.mesh, found.spec)
     if found is None or len(found.device_set) == 1:
         return None
-    return _sharding(next(iter(_SHAPES)), ())  # (one that has no name: read as whole)
+    # One that has no name is read as whole, on a mesh of the same devices.
+    meshes = (m for m in _SHAPES if set(m.devices.flat) == found.device_set)
+    return _sharding(next(meshes, next(iter(_SHAPES))), ())
 
 
 def place_of(x: Any) -> Any:
@@ -168,6 +170,12 @@ def even(shape: Shape, cuts: Sequence[Sequence[str]], mesh: Mesh) -> Shape:
         parts = math.prod(mesh.shape[name] for name in names)
         found.append(-(-n // parts) * parts)
     return tuple(found)
+
+
+def mesh_of(places: Iterable[Any]) -> Mesh | None:
+    """The mesh that is named first (`place_of`); None: nothing lies on one."""
+    named = (p if isinstance(p, NamedSharding) else p[0] for p in places if p is not None)
+    return next((sharding.mesh for sharding in named), None)
 
 
 def is_planned(x: Any) -> bool:
@@ -223,6 +231,29 @@ def spread_terms(stacked: Any, layout: MeshLayout) -> Spread:
     names = [*[name for name, _ in terms], *[_entry(cut) for cut in cuts]]
     array = laid(stacked, _sharding(mesh, names))
     return Spread(array, shape, tuple(op for _, op in terms))
+
+
+def with_its_terms(held: Any, layout: MeshLayout) -> Spread | None:
+    """What a cell holds, laid out anew, where terms stay terms: along the dimensions of the mesh
+    that go on having them, while the others are reduced. None: there are none that stay."""
+    old = layout_of(held) if type(held) is Spread and held.terms else None
+    if old is None or old.mesh != layout.mesh:
+        return None
+    pairs = list(zip(old.placements, layout.placements, strict=True))
+    wanted = MeshLayout(layout.mesh, tuple(a if b is None else b for a, b in pairs))
+    stay = [b in (a, None) for a, b in pairs if isinstance(a, Partial)]
+    if not any(stay) or sum(stay) != len(_terms(wanted)):
+        return None
+
+    def fewer(x: Any) -> Any:
+        x = lax.slice(x, [0] * x.ndim, (*x.shape[: len(stay)], *held.shape))
+        for d in reversed(range(len(stay))):
+            if not stay[d]:
+                x = _FOLDS[held.terms[d]](x, d)
+        return x
+
+    x = copied(held.array)
+    return spread_terms(jax.eval_shape(fewer, x) if is_planned(x) else fewer(x), wanted)
 
 
 def _terms(layout: MeshLayout) -> list[tuple[str, str]]:
@@ -324,3 +355,11 @@ def constraint(layout: MeshLayout, ndim: int) -> NamedSharding | None:
 def constrained(x: Any, sharding: NamedSharding | None) -> Any:
     """An array of a program that is to lie so; None: as XLA likes."""
     return x if sharding is None else lax.with_sharding_constraint(x, sharding)
+
+
+def cut_along(x: Any, mesh: Mesh | None, count: int) -> Any:
+    """A value of a program of which XLA may cut the first dimensions alone, so many of them."""
+    if mesh is None:
+        return x
+    free = [PartitionSpec.UNCONSTRAINED] * count
+    return constrained(x, NamedSharding(mesh, PartitionSpec(*free, *[None] * (x.ndim - count))))

@@ -13,10 +13,10 @@ from lucerne._src.backends.contract.backend import Runner, TensorState
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import Check, PendingChecks, told
 from lucerne._src.backends.xla.layout import read, write
-from lucerne._src.backends.xla.mesh_calls import gathered, join
+from lucerne._src.backends.xla.mesh_calls import gathered, join, mesh_of_tensors
 from lucerne._src.backends.xla.meshes import MeshUse, as_before, place_of, stored_as
 from lucerne._src.backends.xla.types import jtype, stored
-from lucerne._src.backends.xla.walk import Walk
+from lucerne._src.backends.xla.walk import Walk, asks_for_mesh
 from lucerne._src.base.process.source_location import describe, user_place
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import NumberMeta, TensorMeta, make_meta
@@ -86,12 +86,17 @@ class CallProgram:
         """`is_whole` of what was written so far: working it out takes as long as the call."""
         self._plain: MadeCall | None = None
         """The program for inputs that fill their cells and results that replace all of theirs."""
+        self._by_mesh = any(map(asks_for_mesh, graph.nodes))
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[TensorState]) -> None:
         if self.pending.refused:
             self.pending.check()
         fed: list[Any] = []
-        is_plain = self._plain is not None
+        mesh = None
+        if self._by_mesh and MeshUse.begun:
+            read = (x for x, m in zip(inputs, self._metas, strict=True) if m is not None)
+            mesh = mesh_of_tensors(read)
+        is_plain = self._plain is not None and mesh is None
         for x, meta in zip(inputs, self._metas):  # noqa: B905 - hot path, as many by construction
             if meta is None:
                 fed.append(number(x))
@@ -111,7 +116,7 @@ class CallProgram:
         old: list[Any] = []
         program = self._plain
         if program is None or not is_plain:
-            program = self._program(inputs, outputs, old, fed)
+            program = self._program(inputs, outputs, old, fed, mesh)
         places = gathered(outputs) if MeshUse.begun else None
         found = program.run(old, *fed)
         if places is not None:
@@ -130,11 +135,12 @@ class CallProgram:
         outputs: Sequence[TensorState],
         old: list[Any],
         fed: list[Any],
+        mesh: Any,
     ) -> MadeCall:
         """What runs it for tensors that lie in their cells in any way; `old` gets the arrays that
         are written in part."""
-        key: list[Any] = []
-        plain = [o._meta for o in outputs] == [m for m, _ in self._results]
+        key: list[Any] = [mesh]
+        plain = mesh is None and [o._meta for o in outputs] == [m for m, _ in self._results]
         for x, wanted in zip(inputs, self._metas, strict=True):
             if wanted is None:
                 key.append(type(x))
@@ -157,7 +163,7 @@ class CallProgram:
             key += (cell.meta, meta, offset, any(cell.array is x for x in fed))
         found = self._programs.get(tuple(key))
         if found is None:
-            found = self._programs[tuple(key)] = self._made(inputs, outputs, old, fed)
+            found = self._programs[tuple(key)] = self._made(inputs, outputs, old, fed, mesh)
         if plain and not old:
             self._plain = found
         return found
@@ -168,6 +174,7 @@ class CallProgram:
         outputs: Sequence[TensorState],
         old: Sequence[Any],
         fed: Sequence[Any],
+        mesh: Any,
     ) -> MadeCall:
         ins = [
             None if m is None else Reading(0, x._storage.buffer.meta, x._meta, x._offset)
@@ -181,7 +188,7 @@ class CallProgram:
         checks: list[Check] = []
 
         def run(old: list[Any], *given: Any) -> list[Any]:
-            walk, own, rest = Walk(self.graph), Distinct(given), iter(old)
+            walk, own, rest = Walk(self.graph, mesh=mesh), Distinct(given), iter(old)
             values = [
                 x if i is None else read(x, i.have, i.meta, i.offset)
                 for x, i in zip(given, ins, strict=True)

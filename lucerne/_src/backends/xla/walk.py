@@ -7,6 +7,7 @@ that name memory (`as_strided`) and to writes into regions of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,8 +17,16 @@ from lucerne._src.backends.contract.control_flow import is_control
 from lucerne._src.backends.xla import rules as rules
 from lucerne._src.backends.xla.checks import Check, checks_of
 from lucerne._src.backends.xla.layout import memory_of, put, strided
-from lucerne._src.backends.xla.meshes import as_it_was, constrained, constraint
+from lucerne._src.backends.xla.meshes import (
+    MeshUse,
+    as_it_was,
+    constrained,
+    constraint,
+    cut_along,
+    mesh_of,
+)
 from lucerne._src.backends.xla.nodes import pointwise, reduction
+from lucerne._src.backends.xla.rows import FlattenedValues
 from lucerne._src.backends.xla.rules.table import RULES
 from lucerne._src.backends.xla.types import jtype, stored
 from lucerne._src.backends.xla.views import VIEWS
@@ -29,7 +38,15 @@ from lucerne._src.ir.op import Op
 _NARROW = (dt.bfloat16, dt.float16)
 _PUT, _PRODUCT, _CAST = "put_region", "batch_matmul", "cast"
 _PLACED, _PLACED_LIKE = "placed", "placed_like"
+_CONVOLUTIONS = ("conv", "conv_input", "conv_weight")
 Results = Sequence[Any]
+Run = Callable[[Graph, Results], list[Any]]
+"""Runs a graph inside of a node."""
+
+
+def asks_for_mesh(node: Node) -> bool:
+    """Whether what is told to XLA of a node depends on the mesh that its operands lie on."""
+    return node.op.qualified in _CONVOLUTIONS or is_control(node)
 
 
 def has_rule(op: Op) -> bool:
@@ -54,8 +71,12 @@ def is_walkable(graph: Graph) -> bool:
 class Walk:
     """One graph, run on arrays once: while it is traced."""
 
-    def __init__(self, graph: Graph, places: Mapping[int, Any] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, places: Mapping[int, Any] | None = None, mesh: Any = None
+    ) -> None:
         self.graph = graph
+        self._mesh = mesh
+        """What the graph around this one lies on, if there is one."""
         self.places: dict[int, Any] = {} if places is None else dict(places)
         """How inputs lie on a mesh, and results that are to (`meshes.place_of`), by number."""
         self.checks: list[Check] = []
@@ -67,6 +88,7 @@ class Walk:
         self._base: dict[int, tuple[int, Any, int]] = {}
         """Of a view: the number of the value it reads, its meta, and where it begins in it."""
         self._values: dict[int, Any] = {}
+        self._rows = FlattenedValues() if MeshUse.begun else None
 
     def __call__(self, given: Results) -> tuple[list[Any], list[Any]]:
         """The outputs, and what is written to inputs."""
@@ -84,7 +106,7 @@ class Walk:
         if op.kind == op_.VIEW:
             return self._viewed(node, args)
         if is_control(node):
-            return _CONTROL[op.name](*args)
+            return _CONTROL[op.name](partial(_outputs, self._on()), *args)
         if op.qualified == _PUT:
             return _put(node, *args)
         if op.qualified == _PLACED:
@@ -93,12 +115,33 @@ class Walk:
             return self._placed_like(node, *args)
         if op.qualified == _PRODUCT:
             args = self._narrowed(node, args)
+            made = None if self._rows is None else self._rows.product(node, args)
+            if made is not None:
+                return made
         elif op.qualified == _CAST and _widens(node):
             self._narrow[node.outputs[0].index] = args[0]
         self.checks += checks_of(node, args)
+        if op.qualified in _CONVOLUTIONS:
+            return self._convolved(node, args)
         if op.qualified in RULES:
             return RULES[op.qualified](node, *args)
         return (pointwise if op.kind == op_.POINTWISE else reduction)(node, args)
+
+    def _on(self) -> Any:
+        """The mesh that the program lies on; None: on none."""
+        return self._mesh if self._mesh is not None else mesh_of(self.places.values())
+
+    def _convolved(self, node: Node, args: tuple[Any, ...]) -> Any:
+        """XLA cuts convolutions along batch and channels alone, those of groups along the batch.
+        Where it cuts pixels, the gradient of one with a stride is wrong; there, and where it cuts
+        groups, it may also end the process (jax 0.10.2)."""
+        mesh, name, is_one_group = self._on(), node.op.qualified, args[-1] == 1
+        images, weights = (2, 2) if is_one_group else (1, 0)
+        of_weight = name == "conv_weight"
+        first = cut_along(args[0], mesh, images)
+        second = cut_along(args[1], mesh, images if of_weight else weights)
+        made = RULES[name](node, first, second, *args[2:])
+        return cut_along(made, mesh, weights if of_weight else images)
 
     def _placed(self, node: Node, x: Any, layout: Any) -> Any:
         target = None if layout is None else constraint(layout, x.ndim)
@@ -132,6 +175,10 @@ class Walk:
             again = run(self._narrow[source.index], args[1:], parts)
             pairs = zip(node.outputs, again, strict=True)
             self._narrow.update((v.index, x) for v, x in pairs)
+        if self._rows is not None:
+            known = self._rows.viewed(node, args[0], self._narrow.get(source.index))
+            if known is not None:
+                return [known]
         return run(args[0], args[1:], parts)
 
 
@@ -148,8 +195,8 @@ def _put(node: Node, x: Any, src: Any, size: Any, stride: Any, offset: int) -> A
 # ---- control flow --------------------------------------------------------------------------------
 
 
-def _outputs(graph: Graph, given: Results) -> list[Any]:
-    found = Walk(graph)(given)[0]
+def _outputs(mesh: Any, graph: Graph, given: Results) -> list[Any]:
+    found = Walk(graph, mesh=mesh)(given)[0]
     pairs = zip(graph.outputs, found, strict=True)
     return [jnp.asarray(x).astype(jtype(v.meta.dtype)) for v, x in pairs]
 
@@ -158,26 +205,26 @@ def _is_true(x: Any) -> Any:
     return jnp.reshape(x, ()) != 0
 
 
-def _cond(predicate: Any, operands: Results, yes: Graph, no: Graph) -> Any:
-    branches = [lambda *given, graph=graph: _outputs(graph, given) for graph in (yes, no)]
+def _cond(run: Run, predicate: Any, operands: Results, yes: Graph, no: Graph) -> Any:
+    branches = [lambda *given, graph=graph: run(graph, given) for graph in (yes, no)]
     return lax.cond(_is_true(predicate), *branches, *operands)
 
 
-def _while(carried: Results, extra: Results, goes_on: Graph, body: Graph) -> Any:
+def _while(run: Run, carried: Results, extra: Results, goes_on: Graph, body: Graph) -> Any:
     return lax.while_loop(
-        lambda now: _is_true(_outputs(goes_on, [*now, *extra])[0]),
-        lambda now: _outputs(body, [*now, *extra]),
+        lambda now: _is_true(run(goes_on, [*now, *extra])[0]),
+        lambda now: run(body, [*now, *extra]),
         list(carried),
     )
 
 
 def _scan(
-    init: Results, xs: Results, extra: Results, body: Graph, length: int, reverse: bool
+    run: Run, init: Results, xs: Results, extra: Results, body: Graph, length: int, reverse: bool
 ) -> Any:
     count = len(init)
 
     def turn(carry: Any, rows: Any) -> Any:
-        outs = _outputs(body, [*carry, *rows, *extra])
+        outs = run(body, [*carry, *rows, *extra])
         return outs[:count], outs[count:]
 
     carry, ys = lax.scan(turn, list(init), list(xs), length=length, reverse=reverse)

@@ -1,4 +1,4 @@
-"""What an error says beside its text: the module, the user's line, what met in the call.
+"""What an error says beside its text: the module, the user's line, what met in the call, a fix.
 
 It stands in a note (PEP 678), so the text stays torch's. Nothing is kept while calls succeed: all
 of it is found from the frames when an error passes one of a few places (an op, a public function, a
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import linecache
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -18,6 +19,7 @@ from typing import Any
 
 from lucerne._src.base.config import config
 from lucerne._src.base.device import HOST
+from lucerne._src.base.process.fixes import fix_for
 from lucerne._src.base.process.source_location import (
     Origin,
     Place,
@@ -26,6 +28,7 @@ from lucerne._src.base.process.source_location import (
     is_capturing,
     is_users,
     place_of_error,
+    runs_users,
     user_place,
     variables_of,
 )
@@ -42,20 +45,24 @@ _SIZES = (
 """Attributes that say what a layer takes and gives."""
 
 
+_STANDARD = os.path.dirname(os.__file__) + os.sep + "multiprocessing"
+
+
 class Note(str):
     """Ours among the notes of an error: its parts are filled in as the error passes by."""
 
     module = ""
     line = ""
     call = ""
+    fix = ""
     meant = False
     """Whether the package passed on what it was given, and that did not fit."""
 
     @classmethod
-    def of(cls, module: str, line: str, call: str) -> Note:
-        given = (("in ", module), ("at ", line), ("with ", call))
+    def of(cls, module: str, line: str, call: str, fix: str = "") -> Note:
+        given = (("in ", module), ("at ", line), ("with ", call), ("try ", fix))
         made = cls("\n".join(before + text for before, text in given if text))
-        made.module, made.line, made.call = module, line, call
+        made.module, made.line, made.call, made.fix = module, line, call, fix
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,6 +114,17 @@ def module_failed(
     _end(error, True, framed)
 
 
+def entry_failed(error: Exception) -> None:
+    """Something public that is no op (a loader, an optimizer's constructor) has raised."""
+    if is_capturing():
+        return
+    if _note(error) is None:
+        fix = _fix(error)
+        if fix and fix not in str(error):  # (as it was told in a worker's process)
+            error.add_note(Note.of("", "", "", fix))
+    hide_frames(error)
+
+
 def step_failed(
     error: Exception, name: str, metas: Iterable[Any], origins: Sequence[Origin]
 ) -> None:
@@ -114,7 +132,8 @@ def step_failed(
     given = ", ".join(_tensor(m) for m in metas)
     modules = dict.fromkeys(o.module for o in origins if o.module)
     lines = dict.fromkeys(f"{o.file}:{o.line} in {o.function}" for o in origins)
-    _put(error, Note.of(" or ".join(modules), " or ".join(lines), f"{name}({given})"))
+    call = f"{name}({given})" if name else ""
+    _put(error, Note.of(" or ".join(modules), " or ".join(lines), call))
 
 
 def _end(error: Exception, passes_on: bool, framed: bool = True) -> None:
@@ -145,7 +164,8 @@ def hide_frames(error: BaseException) -> None:
     if config.full_tracebacks or is_capturing() or not entries:
         return
     last, note = entries[-1], _note(error)
-    meant = note is not None and note.meant
+    # (what the system says of a file or of a device is no fault of ours either)
+    meant = (note is not None and note.meant) or isinstance(error, OSError)
     if not (meant or is_users(last.tb_frame.f_code) or _raises(last)):
         return
     kept = [e for e in entries[:-1] if is_users(e.tb_frame.f_code)]
@@ -163,8 +183,18 @@ def _note(error: BaseException) -> Note | None:
     return next((note for note in notes if type(note) is Note), None)
 
 
+def _fix(error: BaseException) -> str:
+    """What to try, if the error is not of the user's own raising."""
+    entries = list(_entries(error.__traceback__))
+    users = bool(entries) and is_users(entries[-1].tb_frame.f_code)
+    return "" if users else fix_for(str(error))
+
+
 def _put(error: BaseException, made: Note) -> None:
     old = _note(error)
+    fix = _fix(error)
+    if fix:
+        made = Note.of(made.module, made.line, made.call, fix)
     if old is not None:
         made.meant = old.meant
         error.__notes__[error.__notes__.index(old)] = made
@@ -185,6 +215,8 @@ def _raises(entry: TracebackType) -> bool:
 
 def _line(place: Place | None) -> str:
     if place is None:
+        return ""
+    if place[0].co_filename.startswith(_STANDARD):  # it only started us (a worker's process)
         return ""
     text = linecache.getline(place[0].co_filename, place[1]).strip()
     return f"{describe(place)}: {text}" if text else describe(place)
@@ -224,8 +256,9 @@ def _module_running(
     while frame is not None:
         found = forward_owners(frame)
         running += found
-        frame = frame.f_back
-        outside = frame if found else outside
+        before, frame = frame, frame.f_back
+        if found:  # (who interprets `forward` may interpret its callers too)
+            outside = before if runs_users(before.f_code) else frame
     running.reverse()
     if called is not None:
         running.append(called)
@@ -251,7 +284,7 @@ def running_module() -> str:
 def _variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
     """The modules that the user's functions which are running have, by name."""
     while frame is not None:
-        if is_users(frame.f_code):
+        if is_users(frame.f_code) or runs_users(frame.f_code):
             yield from variables_of(frame, _is_module)
         frame = frame.f_back
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import CO_OPTIMIZED
@@ -50,11 +51,41 @@ class Origin(NamedTuple):
         return f"{before}{self.file}:{self.line} in {self.function}{module}"
 
 
+class OneLine:
+    """Inside, all ops come from one line of the user's and one module, whichever that is: no code
+    of theirs is between that line and the op, nor a module inside of another. So it is looked for
+    once."""
+
+    def __init__(self) -> None:
+        self.place: Place | None = None
+        self.is_known = False
+        self.is_noted = False
+        """Whether the code that runs was noted (`executed_code`)."""
+
+    def __enter__(self) -> None:
+        self._outer, _tracking.line = _tracking.line, self
+
+    def __exit__(self, *error: object) -> None:
+        _tracking.line = self._outer
+
+
+def one_line() -> OneLine | None:
+    """The `OneLine` that an op is recorded in; None: it may come from anywhere."""
+    return _tracking.line
+
+
+def any_line(line: OneLine | None = None) -> OneLine | None:
+    """From now on ops may come from anywhere (or from `line`, which is what this gave before)."""
+    before, _tracking.line = _tracking.line, line
+    return before
+
+
 class _Tracking(threading.local):
     """Per thread, while a function is captured: names of modules, by id."""
 
     names: dict[int, str] | None = None
     until: CodeType | None = None
+    line: OneLine | None = None
 
 
 _tracking = _Tracking()
@@ -64,12 +95,12 @@ _tracking = _Tracking()
 def naming_modules(names: dict[int, str], until: CodeType | None = None) -> Iterator[None]:
     """Let `user_place` remember which module was running, by these names (by id). Modules that were
     called before the code `until` are not looked for."""
-    before = _tracking.names, _tracking.until
-    _tracking.names, _tracking.until = names, until
+    before = _tracking.names, _tracking.until, _tracking.line
+    _tracking.names, _tracking.until, _tracking.line = names, until, None
     try:
         yield
     finally:
-        _tracking.names, _tracking.until = before
+        _tracking.names, _tracking.until, _tracking.line = before
 
 
 class Owned(tuple[CodeType, int]):
@@ -90,8 +121,14 @@ def is_capturing() -> bool:
 
 def user_place() -> Place | None:
     """Code object and line of the innermost frame outside the package."""
-    names = _tracking.names
-    return _user_place(sys._getframe(1)) if names is None else _owned(sys._getframe(1), names)
+    names, line = _tracking.names, _tracking.line
+    if names is None:
+        return _user_place(sys._getframe(1))
+    if line is None:
+        return _owned(sys._getframe(1), names)
+    if not line.is_known:
+        line.place, line.is_known = _owned(sys._getframe(1), names), True
+    return line.place
 
 
 def place_of_error(error: BaseException) -> Place | None:
@@ -108,14 +145,29 @@ def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
     """The user's line, and the innermost module that runs it."""
     found = _user_place(frame)
     until = _tracking.until
-    while found is not None and frame is not None and frame.f_code is not until:
-        for owner in forward_owners(frame):
-            if id(owner) in names:
-                owned = Owned(found)
-                owned.module = names[id(owner)]
-                return owned
+    while found is not None and frame is not None:
+        code = frame.f_code
+        if code is until:
+            break
+        if id(code) not in _BETWEEN:
+            for owner in forward_owners(frame):
+                if id(owner) in names:
+                    owned = Owned(found)
+                    owned.module = names[id(owner)]
+                    return owned
         frame = frame.f_back
     return found
+
+
+_BETWEEN: dict[int, weakref.ref[CodeType]] = {}
+"""By id: code of the package that neither is a `forward` nor interprets functions. Most frames
+between an op and the user's line are of such code, and are looked at for each op."""
+
+
+def _note_between(code: CodeType) -> None:
+    if not (_is_forward(code) or runs_users(code)):
+        number = id(code)
+        _BETWEEN[number] = weakref.ref(code, lambda _: _BETWEEN.pop(number, None))
 
 
 def forward_owners(frame: FrameType) -> list[Any]:
@@ -130,7 +182,12 @@ def forward_owners(frame: FrameType) -> list[Any]:
 
 
 def variables_of(frame: FrameType, is_meant: Callable[[Any], bool]) -> list[tuple[str, Any]]:
-    """Variables of a frame and of its module whose values are meant, but for `self`."""
+    """Variables of a frame and of its module whose values are meant, but for `self`. Of one that
+    interprets functions: those of the functions."""
+    if runs_users(frame.f_code):
+        running = [x for x in reversed(_variable(frame, "frames")) if is_users(x.code)]
+        items = [item for x in running for item in (*x.locals.items(), *x.globals.items())]
+        return [(name, value) for name, value in items if name != "self" and is_meant(value)]
     inside = frame.f_locals
     items = [*inside.items(), *frame.f_globals.items()]
     if type(inside) is dict and frame.f_code.co_flags & CO_OPTIMIZED:
@@ -151,33 +208,37 @@ def _variable(frame: FrameType, name: str) -> Any:
     return value
 
 
-_MACHINES: dict[str, list[CodeType]] = {}
+MACHINES: dict[str, list[CodeType]] = {}
 """By name: a code object's hash is made of all it contains, each time it is asked for."""
 
 
 def runs_frames(code: CodeType) -> None:
     """Note that frames of this code interpret functions: their variable `frames` lists those that
-    run, each with `code`, `place` and `slots` (the variables, arguments first)."""
-    _MACHINES.setdefault(code.co_name, []).append(code)
+    run, each with `code`, `place`, `slots` (the variables, arguments first), `locals` (the same by
+    name) and `globals`."""
+    MACHINES.setdefault(code.co_name, []).append(code)
+    _BETWEEN.pop(id(code), None)
 
 
 def runs_users(code: CodeType) -> bool:
     """Whether frames of this code interpret functions (`runs_frames`)."""
-    return code.co_name in _MACHINES and any(code is c for c in _MACHINES[code.co_name])
+    return code.co_name in MACHINES and any(code is c for c in MACHINES[code.co_name])
 
 
 def _user_place(frame: FrameType | None) -> Place | None:
     while frame is not None:
         code = frame.f_code
-        known = _KNOWN.get(code.co_filename)
-        if known is None:
-            known = _KNOWN[code.co_filename] = is_users(code)
-        if known:
-            return code, frame.f_lineno
-        if code.co_name in _MACHINES and runs_users(code):
-            for inner in reversed(_variable(frame, "frames")):
-                if is_users(inner.code):
-                    return inner.place
+        if id(code) not in _BETWEEN:
+            known = _KNOWN.get(code.co_filename)
+            if known is None:
+                known = _KNOWN[code.co_filename] = is_users(code)
+            if known:
+                return code, frame.f_lineno
+            if runs_users(code):
+                for inner in reversed(_variable(frame, "frames")):
+                    if is_users(inner.code):
+                        return inner.place
+            _note_between(code)
         frame = frame.f_back
     return None
 

@@ -129,18 +129,17 @@ _SETTERS = frozenset(
 
 def native_call(fn: Any, given: Sequence[Any]) -> Decision | Stop:
     """A call of something of ours: not if user code that it calls back does more than ops."""
-    if fn is id and given and is_a(given[0], TensorBase) and is_fake(given[0]):
-        return stop_for(reasons.made("values", None, "id()"))
+    if (fn is id or fn is hash) and given and is_a(given[0], TensorBase) and is_fake(given[0]):
+        return stop_for(reasons.made("values", None, f"{fn.__name__}()"))
     if is_a(fn, weakref.ReferenceType):
         # (Guards would have to hold what it finds, and so keep it alive.)
         return stop_for(reasons.made("identity", None, "a weak reference"))
-    if is_a(getattr(fn, "__self__", None), TensorBase):
-        name = getattr(fn, "__name__", "")
-        if name in REFUSED:
-            return stop_for(reasons.made("identity", None, f"Tensor.{name}()"))
-    if getattr(fn, "__name__", "") in _SETTERS and type(fn) is types.FunctionType and is_ours(fn):
+    name, owner = getattr(fn, "__name__", ""), getattr(fn, "__self__", None)
+    if name in REFUSED and any(is_a(x, TensorBase) for x in (owner, *given[:1])):
+        return stop_for(reasons.made("identity", None, f"Tensor.{name}()"))
+    if name in _SETTERS and type(fn) is types.FunctionType and is_ours(fn):
         return stop_for(reasons.made("write", None, f"{fn.__name__}()"))
-    more = handler_among((fn, getattr(fn, "__self__", None), *given))
+    more = handler_among((fn, owner, *given))
     if more is not None:
         return stop_for(reasons.made("callback", None, more))
     if apart:
@@ -337,8 +336,12 @@ def tensor_key(key: Any, container: Any, birth: Any) -> Stop | None:
     """A stop before a stand-in for a tensor is looked up among real ones, by its hash."""
     if not is_a(key, TensorBase) or not is_a(container, (dict, set, frozenset)):
         return None
-    if not is_fake(key) or birth.is_new(container):
+    if not is_fake(key):
         return None
+    if birth.is_new(container) and not any(
+        is_a(k, TensorBase) and not is_fake(k) for k in container
+    ):
+        return None  # (next time it may be one of those)
     return stop_for(reasons.made("identity", None, "a tensor as a key"))
 
 

@@ -20,28 +20,32 @@ import sysconfig
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from lucerne._src.base.homes import own_home
-from lucerne._src.base.process.source_location import is_users
-from lucerne._src.base.raw import is_a
+from lucerne._src.base.process.source_location import OneLine, is_users
+from lucerne._src.base.raw import is_a, same_things
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import is_ours, may_call_back
 from lucerne._src.capture.breaks.purity import handler_that_does_more
 from lucerne._src.capture.bytecode.frame import iterator_on
 from lucerne._src.capture.bytecode.hooks import Stop, is_entered
 from lucerne._src.capture.bytecode.tracebacks import is_stand_in, profiling
+from lucerne._src.capture.effects.arrays import ARRAYS
 from lucerne._src.capture.effects.library_writes import LibraryWrites
 from lucerne._src.capture.effects.memory import MemoryWrites
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import is_plain
 from lucerne._src.capture.guards.implicit import CLASS_NAMES, ImplicitGuards
-from lucerne._src.capture.guards.read_log import calls_users
+from lucerne._src.capture.guards.reachable import is_module, is_optimizer
+from lucerne._src.capture.guards.read_log import calls_users, is_full
 from lucerne._src.capture.symbolic.native_scalars import by_value, for_ops, plain_number
 from lucerne._src.ir import dispatch
-from lucerne._src.tensor.base import TensorBase
+from lucerne._src.ir.dispatch import state
+from lucerne._src.tensor.base import TensorBase, plain_types
+from lucerne._src.tensor.subclasses import torch_function
 
 _EXAMPLES: tuple[Any, ...] = (
     {}.keys(), {}.values(), {}.items(), (), [], {}, "", b"", set(), range(1), range(2**70),
@@ -180,6 +184,9 @@ class NativeCallbacks:
         """How many functions of `gc.callbacks` run: the collector comes when it likes, and what it
         calls is no matter of the instruction."""
         self._stop: Stop | None = None
+        self.comes_back_not: tuple[Any, Sequence[Any]] = (None, ())
+        """A call of ours (with its arguments) of which it was found right now that it comes to no
+        function of the user's."""
         self.called: str | None = None
         """A function of the user's that native code has called; None: it has not."""
 
@@ -224,13 +231,19 @@ class NativeCallbacks:
             finally:
                 if memory.before:
                     self._refuse_memory(memory)
-        args, kwargs = for_ops(fn, args, kwargs)
-        writes = LibraryWrites((fn, getattr(fn, "__self__", None), *args, *kwargs.values()))
-        try:
-            with profiling(self._told if self._comes_back(fn, args, kwargs) else None):
+        with profiling(None):  # (it would be told of each function that looks at what is given)
+            args, kwargs = for_ops(fn, args, kwargs)
+            writes = LibraryWrites((fn, getattr(fn, "__self__", None), *args, *kwargs.values()))
+            try:
+                if self._comes_back(fn, args, kwargs):
+                    with profiling(self._told):
+                        return fn(*args, **kwargs)
+                if _is_one_module(fn, (*args, *kwargs.values())):
+                    with OneLine():
+                        return fn(*args, **kwargs)
                 return fn(*args, **kwargs)
-        finally:
-            self._refuse_changes(fn, writes)
+            finally:
+                self._refuse_changes(fn, writes)
 
     def _refuse_changes(self, fn: Any, writes: LibraryWrites) -> None:
         """A function of ours that has changed a module or an optimizer which is not the call's own:
@@ -247,10 +260,12 @@ class NativeCallbacks:
             what = f"the memory of a {type(found).__name__}"
             raise Stop("write", reasons.made("write", None, what))
 
-    @staticmethod
-    def _comes_back(fn: Any, args: Any, kwargs: Any) -> bool:
+    def _comes_back(self, fn: Any, args: Any, kwargs: Any) -> bool:
         """Whether something of ours may come to user code. Where it calls that by `call_back`, it
         runs in the machine; if it calls some in another way, nobody sees it there."""
+        (known, given), self.comes_back_not = self.comes_back_not, (None, ())
+        if known is fn and same_things(given, (*args, *kwargs.values())):
+            return False
         return may_call_back(fn) and any(map(calls_users, (fn, *args, *kwargs.values())))
 
     def _refuse_writes(self, fn: Any, args: Any) -> None:
@@ -299,6 +314,8 @@ class NativeCallbacks:
                     self._refuse(code.co_qualname)
             elif self._inside and not is_users(code):
                 self._refuse("an op")  # whose result may be kept somewhere (a cache)
+            elif self._inside and reasons.is_foreign_home(_home_of(frame)):
+                self._refuse(code.co_qualname)  # (`os.getenv`)
         elif event == "return":
             self._inside -= users
         elif event == "c_call" and self._inside and self._does_more(given):
@@ -313,6 +330,8 @@ class NativeCallbacks:
         owner = getattr(fn, "__self__", None)
         if fn.__name__ in _CHANGING:
             return is_a(owner, types.ModuleType) or not self.birth.is_new(owner)
+        if fn in _LOOKS_UP or (is_a(owner, ARRAYS) and not self.birth.is_new(owner)):
+            return True  # (at an attribute, at memory: nobody sees which)
         return reasons.is_foreign(fn)
 
     def _is_harmless(self, frame: types.FrameType) -> bool:
@@ -326,18 +345,37 @@ class NativeCallbacks:
             return False
         if facts.sets and not (given and self.birth.is_new(given[0])):
             return False
+        known = [frame.f_globals.get(name) for name in facts.names]
         if self.strict:
             if facts.closes or not all(is_plain(x) or self.birth.is_new(x) for x in given):
                 return False
+            if not all(is_plain(x) or is_a(x, _KNOWN_BY_NAME) for x in known):
+                return False
         else:
-            known = (frame.f_globals.get(name) for name in facts.names)
             if any(x is not None and not is_a(x, _KNOWN_BY_NAME) for x in known):
+                return False
+            free = (frame.f_locals.get(name) for name in frame.f_code.co_freevars)
+            if not all(map(_is_compared, free)):
                 return False
         if self.facts is not None:
             self.facts.run_by_native(frame, given, facts.names, facts.attributes)
         return True
 
 
+def _home_of(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _is_compared(x: Any) -> bool:
+    """Whether guards over all that a function can reach compare the content of a variable."""
+    if is_plain(x) or is_a(x, _KNOWN_BY_NAME):
+        return True
+    if type(x) not in (list, tuple, dict) or len(x) > _MOST:
+        return False
+    return all(map(is_plain, x)) and (type(x) is not dict or all(map(is_plain, x.values())))
+
+
+_LOOKS_UP = (getattr, hasattr, vars, dir)
 _STEPS = {"call": 1, "return": -1}
 
 
@@ -447,6 +485,34 @@ def _by_class(ask: Callable[[type], bool]) -> Callable[[type], bool]:
         return found
 
     return answer
+
+
+def _is_one_module(fn: Any, given: tuple[Any, ...]) -> bool:
+    """Whether a call of ours runs no more than one module, that without others inside, and no op
+    of it is anybody else's."""
+    if state.call_level or len(state.kernel_level) != 1 or torch_function.dispatching:
+        return False
+    public = own_home(type(fn).__module__) == "lucerne"  # (not what finds an op of the user's)
+    if not (public or is_module(fn) or is_a(fn, (types.FunctionType, types.MethodType))):
+        return False
+    owner: Any = fn if is_module(fn) else getattr(fn, "__self__", None)
+    tensors: list[Any] = []
+    if is_module(owner):
+        if any(m is not None for m in owner._modules.values()):
+            return False
+        tensors += [*owner._parameters.values(), *owner._buffers.values()]
+    elif is_optimizer(owner):
+        tensors += [p for group in owner.param_groups for p in group["params"]]
+    elif owner is not None and not is_a(owner, types.ModuleType):
+        tensors.append(owner)
+    if is_a(fn, types.FunctionType):
+        given = (*given, *(c.cell_contents for c in fn.__closure__ or () if is_full(c)))
+    for x in given:
+        tensors += x if type(x) in (tuple, list) else () if is_a(x, _CODE) else (x,)
+    return all(type(t) in plain_types or is_plain(t) for t in tensors)
+
+
+_CODE = (types.FunctionType, types.CodeType)
 
 
 @_by_class

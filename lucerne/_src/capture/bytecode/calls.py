@@ -37,6 +37,7 @@ from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_ful
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.special import SPECIAL, old_attribute
 from lucerne._src.capture.bytecode.targets import FORWARDS, find_in_class, target_of
+from lucerne._src.capture.bytecode.tracebacks import profiling
 
 Kwargs = Mapping[str, Any]
 _NONE: dict[str, Any] = {}
@@ -72,8 +73,9 @@ def call(
         fn, args, kwargs = _meant(fn, args, kwargs)
         decision = machine.hooks.decide_call(fn, args, kwargs)
         if decision is INLINE:
-            if _entered(machine, frame, fn, args, kwargs, taken):
-                return SWITCH
+            with profiling(None):  # (nothing of the user's runs before its frame does)
+                if _entered(machine, frame, fn, args, kwargs, taken):
+                    return SWITCH
         elif isinstance(decision, Stop):
             raise decision
         elif decision is DEFERRED:

@@ -10,8 +10,8 @@ from inspect import CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
-from lucerne._src.base.process.executed_code import note_code
-from lucerne._src.base.process.source_location import runs_frames
+from lucerne._src.base.process.executed_code import ExecutedCode, note_code
+from lucerne._src.base.process.source_location import any_line, runs_frames
 from lucerne._src.capture.bytecode.binding import bind, more_keywords
 from lucerne._src.capture.bytecode.decode import Decoded, decode
 from lucerne._src.capture.bytecode.frame import PUSH, Link, PythonFrame
@@ -190,7 +190,7 @@ class Machine:
     ) -> Outcome | Yielded:
         """Like `run`; a generator's first frame may also yield. `begin` is called when the frames
         are in place (to raise something in them, say)."""
-        outer, outer_yielded = self.frames, self.yielded
+        outer, outer_yielded, line = self.frames, self.yielded, any_line()
         self.frames, self.yielded = frames, None
         self.depth += 1
         try:
@@ -203,6 +203,8 @@ class Machine:
         finally:
             self.frames, self.yielded = outer, outer_yielded
             self.depth -= 1
+            ExecutedCode.noted_run = 0
+            any_line(line)
             begin = before = None
 
     def execute(self, frames: list[PythonFrame]) -> Outcome:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
-from lucerne._src.base.raw import is_a
+from lucerne._src.base.raw import is_a, own_dict
 
 STANDS_FOR = "stands_for"
 """The property of an object (a compiled function) that is called as another one is: inside of the
@@ -39,6 +39,23 @@ def find_in_class(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return None
+
+
+def found_natively(x: Any, name: str) -> bool:
+    """Whether native code finds an attribute of an object behind a `__getattr__` that is none of
+    Python's functions: `__getattr__ = dict.__getitem__` looks it up among the items.
+
+    >>> from lucerne._src.capture.bytecode.targets import found_natively
+    >>> class Options(dict):
+    ...     __getattr__ = dict.__getitem__
+    >>> found_natively(Options(size=3), "size"), found_natively(Options(), "keys")
+    (True, False)
+    """
+    kind = type(x)
+    behind = find_in_class(kind, "__getattr__")
+    if behind is None or type(behind) is FunctionType or is_a(x, type):
+        return False
+    return find_in_class(kind, name) is None and name not in (own_dict(x) or ())
 
 
 def python_function(fn: Any) -> FunctionType | None:

@@ -17,6 +17,7 @@ from lucerne._src.backends.contract.fallback import brought
 from lucerne._src.base.config import config
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.process.error_notes import hide_frames
+from lucerne._src.base.process.garbage import Unhurried
 from lucerne._src.base.process.source_location import place_of_error
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized_ints import GivenInt
@@ -31,6 +32,7 @@ from lucerne._src.capture.cache.disk import graph_programs
 from lucerne._src.capture.cache.disk.lookup import Lookup
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.cache.launch import PythonLaunch
+from lucerne._src.capture.effects import new_objects
 from lucerne._src.capture.effects.objects import is_iterator
 from lucerne._src.capture.guards.prune import narrow
 from lucerne._src.capture.guards.reachable import ReachableState
@@ -238,11 +240,12 @@ def _captured(compiled: Any, asked: Lookup, args: Any, kwargs: Any) -> CacheEntr
         guards = Guards(leaves, shape, captured, reach)
     if captured.unbacked is not None:
         return _staged(compiled, captured, guards, stages)
-    building = Building(captured, guards, compiled.options, stages)
-    entry = building.entry()
-    asked.keep(entry)
-    if asked.is_refused:
-        building.keep_graphs()
+    with Unhurried(new_objects.count):  # what is made now stays
+        building = Building(captured, guards, compiled.options, stages)
+        entry = building.entry()
+        asked.keep(entry)
+        if asked.is_refused:
+            building.keep_graphs()
     compiled.files = asked.files
     return entry
 

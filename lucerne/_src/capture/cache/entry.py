@@ -11,7 +11,9 @@ from typing import Any
 from lucerne._src.base import defaults
 from lucerne._src.base.changed import changed
 from lucerne._src.base.homes import own_home
+from lucerne._src.base.process.error_notes import step_failed
 from lucerne._src.base.process.forks import once
+from lucerne._src.base.process.source_location import Origin
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
@@ -37,6 +39,7 @@ from lucerne._src.capture.trace.input_sources import (
 from lucerne._src.capture.trace.input_sources import tensor_of as tensor_of
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, rebuild
 from lucerne._src.ir import dispatch
+from lucerne._src.ir import op as op_
 from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ops.pointwise.complexes import flip_view, view_as_complex, view_as_real
 from lucerne._src.ops.view.slicing import strided_view
@@ -46,6 +49,7 @@ from lucerne._src.tensor.base import TensorBase, make_tensor, new_tensor, plain_
 from lucerne._src.tensor.eager.dry_run import DryExecution
 from lucerne._src.tensor.eager.inplace import bump
 from lucerne._src.tensor.random.api import mark, take_back
+from lucerne._src.transforms.rewrite import producers
 
 _state = dispatch.state
 
@@ -612,8 +616,25 @@ class CacheEntry:
         for leaf, error in self.captured.checks:
             if out[leaf]:
                 found: Any = error()
-                found.is_for_caller = True  # eager's own words: the function need not run for them
+                captured = self.captured
+                done = self.written or captured.effects or captured.stored or captured.counted
+                if done or self.draws:  # (eager would draw other numbers, and not raise)
+                    found.is_for_caller = True
+                    step_failed(found, "", (), self._lines_of(leaf))
                 raise found
+
+    def _lines_of(self, leaf: int) -> list[Origin]:
+        """Where the user's code asked for a result."""
+        captured, result = self.captured, self.captured.leaves[leaf]
+        if type(result) is not CapturedResult or result.of_input:
+            return []
+        node = producers(captured.graph).get(captured.roots[result.index].index)
+        return [] if node is None or node.place is None else [node.place]
+
+    @once
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return bool(self.key) or any(n.op.kind == op_.RANDOM for n in self.captured.graph.nodes)
 
 
 def _old_gradients(captured: Captured) -> list[InputSource]:

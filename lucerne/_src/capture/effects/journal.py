@@ -159,6 +159,15 @@ def written(effect: Effect, writer: ObjectWriter) -> Written:
     return effect.how, target, key, new
 
 
+def _native_method(target: Any, name: str) -> Any:
+    """A method of a container as its own class has it. One of the user's class has run in the
+    machine, and what is repeated is the call that it ended in (`super().append(x)`)."""
+    for kind in type(target).__mro__:
+        if _is_library(kind) and name in kind.__dict__:
+            return kind.__dict__[name].__get__(target)
+    return getattr(target, name)
+
+
 def replay(found: Written, builder: ObjectBuilder) -> None:
     """Do once more what was written."""
     how, node, key, new = found
@@ -166,7 +175,7 @@ def replay(found: Written, builder: ObjectBuilder) -> None:
     if how is Access.METHOD or how is Access.CALL:
         given, named = new
         kwargs = {k: builder.value(x) for k, x in named}
-        called = target if how is Access.CALL else getattr(target, key)
+        called = target if how is Access.CALL else _native_method(target, key)
         called(*builder.all(given), **kwargs)
     elif how is Access.ATTRIBUTE:
         own = users_method(type(target), "__setattr__" if new is not None else "__delattr__")

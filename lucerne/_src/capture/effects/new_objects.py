@@ -33,10 +33,14 @@ class _Sweep:
 
     def __init__(self) -> None:
         self.unseen = 0
+        """At most so many objects were made since the last sweep."""
         self.limit = _LEAST_SWEPT
+        self.swept = 0
+        """Objects that it has left."""
 
     def count(self) -> None:
-        """Young objects are about to become old."""
+        """Young objects are about to become old. (Most of them are gone soon, without the
+        collector: how many are left is looked at when a sweep seems due.)"""
         young, middle, old = gc.get_count()
         first, second, _ = gc.get_threshold()
         self.unseen += young + first * (middle + second * old)
@@ -49,6 +53,11 @@ class _Sweep:
         traced = NewObjects.holder is not None or _state.kernel_level or _state.call_level
         if self.unseen < self.limit or traced or not gc.isenabled():
             return
+        objects = len(gc.get_objects())  # a hundredth of what a sweep takes
+        self.swept = min(self.swept, objects)  # (some have gone without it)
+        self.unseen = objects - self.swept
+        if self.unseen < self.limit:
+            return
         # A trace that was let go inside of a `with` block has left its generator behind, whose
         # `finally` runs now: what it puts back is of another time.
         process, random = ProcessState(), get_rng_state()
@@ -56,12 +65,14 @@ class _Sweep:
         process.restore()
         if get_rng_state().tolist() != random.tolist():
             set_rng_state(random)
-        self.unseen, self.limit = 0, max(_LEAST_SWEPT, len(gc.get_objects()) // _SHARE)
+        self.swept = len(gc.get_objects())
+        self.unseen, self.limit = 0, max(_LEAST_SWEPT, self.swept // _SHARE)
 
 
 _sweep = _Sweep()
 sweep = _sweep.collect_if_due
 """Asked before a function is captured, when no other one is in the middle of its call."""
+count = _sweep.count
 
 
 def _is_of_module(x: Any) -> bool:

@@ -239,9 +239,17 @@ class Expected:
     """What slots must hold for a captured version that reads and replaces their tensors: tensors
     of the same kinds, and one object in two places only where it was so."""
 
-    def __init__(self, contents: Sequence[tuple[Slot, Any]], given: Sequence[Any]) -> None:
+    def __init__(
+        self, contents: Sequence[tuple[Slot, Any]], given: Sequence[Any], same: Sequence[Any]
+    ) -> None:
+        """`same`: tensors of which it was asked, and true, that they are one with another."""
         self.slots = [slot for slot, _ in contents]
-        self.fixed = {id(x): x for x in given if is_a(x, TensorBase)}
+        inside: list[Any] = []
+        flatten([content for _, content in contents], inside)
+        tied = [t for t in same if any(t is x for x in inside)]
+        self.is_tied = bool(tied)
+        """Whether one of its tensors must be one that is somewhere else, too."""
+        self.fixed = {id(x): x for x in (*given, *tied) if is_a(x, TensorBase)}
         self.told = self._told([content for _, content in contents])
 
     def _told(self, contents: Sequence[Any]) -> list[Any]:

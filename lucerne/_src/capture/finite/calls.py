@@ -25,7 +25,6 @@ from lucerne._src.capture.trace.input_sources import GRADIENT
 from lucerne._src.capture.trace.pytree import flatten
 from lucerne._src.capture.trace.subclasses import plain_outcomes
 from lucerne._src.ir import dispatch
-from lucerne._src.ir import op as op_
 from lucerne._src.tensor.autograd.graph import unwatched
 from lucerne._src.tensor.autograd.node import anomaly
 from lucerne._src.tensor.autograd.nonfinite import NonFiniteError
@@ -55,9 +54,7 @@ class WatchedEntry:
         self.program = _Program(entry, fn, name)
         self.alarms = 0
         self.thread = threading.get_ident()
-        self.draws = bool(entry.key) or any(
-            n.op.kind == op_.RANDOM for n in entry.captured.graph.nodes
-        )
+        self.draws = entry.draws
         if self.program.journal is not None:
             self.program.journal.draws = self.draws
         joint = entry.joint
@@ -137,6 +134,8 @@ def watched_joint(joint: Joint, name: str) -> Joint:
 def of(entry: CacheEntry, fn: Any) -> WatchedEntry:
     """A version as it is watched by this thread."""
     found: WatchedEntry | None = entry.watched
+    if found is not None and found is _watched.entries.get(id(found)):
+        return found
     if found is None or found.thread != threading.get_ident():
         anomaly.ends = finish
         with unwatched():

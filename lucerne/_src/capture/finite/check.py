@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lucerne._src import backends
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import dispatch
 from lucerne._src.ir.graph import Graph, Value
-from lucerne._src.ir.meta import TensorMeta
+from lucerne._src.ir.meta import TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.ops.pointwise.arithmetic import add2, mul
 from lucerne._src.ops.reduce.folds import sum as sum_
 from lucerne._src.pipeline.road import Road
 from lucerne._src.tensor.autograd.ranges import counts
+from lucerne._src.tensor.base import new_tensor
+from lucerne._src.tensor.interop.outside import bits
 from lucerne._src.transforms.rewrite import result_metas
 
 _MUL, _SUM, _ADD = (f.op for f in (mul, sum_, add2))  # type: ignore[attr-defined]
@@ -29,34 +30,46 @@ def is_read(meta: Any) -> bool:
 class FiniteCheck:
     """Made for the metas of some tensors; called with those, it says whether all are finite.
 
-    A finite number times 0 is 0, any other is nan: so is the sum of all of them.
+    A finite number times 0 is 0, any other is nan: so is the sum of all of them. It is written to
+    one number that stays where it is: finding the memory of a new tensor takes Python longer than
+    the program takes for a small one.
     """
 
-    def __init__(self, metas: Sequence[TensorMeta]) -> None:
-        """Tensors of other kinds than `is_read` are not looked at."""
+    def __init__(self, metas: Sequence[TensorMeta], among: Iterable[int] | None = None) -> None:
+        """Tensors of other kinds than `is_read` are not looked at. `among`: only these are."""
         self.metas = list(metas)
-        self.read = [k for k, meta in enumerate(metas) if is_read(meta)]
+        self.read = [
+            k for k in (range(len(self.metas)) if among is None else among) if is_read(metas[k])
+        ]
         found = [metas[k] for k in self.read]
         self._launch: Any = None
-        self._is_number = [m.numel for m in found] == [1]
-        if found and not self._is_number and len({m.device for m in found}) == 1:
+        if found and len({m.device for m in found}) == 1:
+            self._sum = new_tensor(make_meta(dt.float32, (), None, found[0].device))
+            held = bits(self._sum)  # (of memory that is not the host's: a copy)
+            self._value = held.item if held.flags.writeable else self._sum.item
             road = Road(backends.get(found[0].device.type))
-            self._launch = road.compiled(_graph(found)).launch
+            self._launch = road.compiled(_graph(found, self._sum._meta)).launch
 
     def __call__(self, tensors: Sequence[Any]) -> bool:
-        given = tuple([tensors[k] for k in self.read])
-        if self._is_number:
-            return math.isfinite(given[0].item())
-        results = None if self._launch is None else self._launch((), given, ())
-        if results is None:
+        return self.are_finite(self.taken(tensors))
+
+    def taken(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """Those that are looked at."""
+        return tuple([tensors[k] for k in self.read])
+
+    def are_finite(self, given: tuple[Any, ...]) -> bool:
+        """Of what `taken` gave."""
+        if not given:
+            return True
+        if self._launch is None or self._launch((self._sum,), given, ()) is None:
             with dispatch.unseen():
                 return all(counts(t) == (0, 0) for t in given)
-        found: bool = results[0].item() == 0
-        return found
+        return bool(self._value() == 0)
 
 
-def _graph(metas: Sequence[TensorMeta]) -> Graph:
+def _graph(metas: Sequence[TensorMeta], result: TensorMeta) -> Graph:
     graph = Graph()
+    target = graph.input(result)
     total: Value | None = None
     for v in [graph.input(meta) for meta in metas]:
         every = tuple(range(len(v.meta.shape)))
@@ -64,7 +77,7 @@ def _graph(metas: Sequence[TensorMeta]) -> Graph:
         found = _call(graph, _SUM, (nought, every, False, dt.float32)) if every else nought
         total = found if total is None else _call(graph, _ADD, (total, found))
     assert total is not None
-    graph.outputs = (total,)
+    graph.writes = [(target, total)]
     return graph
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lucerne._src.backends.contract.backend import Runner
 from lucerne._src.base.process.error_notes import step_failed
 from lucerne._src.capture.finite.blame import Birth, birth_in
-from lucerne._src.capture.finite.check import FiniteCheck, is_read
+from lucerne._src.capture.finite.check import FiniteCheck
 from lucerne._src.capture.finite.found import NotFiniteError
 from lucerne._src.capture.finite.journal import MOST_CALLS, CallJournal, NotedCall
 from lucerne._src.ir import dispatch
@@ -52,13 +52,12 @@ class WatchedProgram(Runner):
         written = sorted(self.program.written)
         self.journal = CallJournal(self._again, written, keeps=keeps) if written else None
         self._metas = metas
-        self._seen = [k for k in shown if is_read(metas[k])]
-        self._check = FiniteCheck([metas[k] for k in self._seen])
+        self._check = check = FiniteCheck(metas, shown)
         self._runs = 0
         """Since the watch began: the first ones are looked at more often."""
         self._waiting: list[Any] = []
         """Results of the last few runs, where runs can be repeated."""
-        small = sum(metas[k].numel for k in self._seen) <= _SMALL
+        small = sum(metas[k].numel for k in check.read) <= _SMALL
         self._most_waiting = _MOST_WAITING if small and keeps else 1
 
     def __call__(self, arguments: Any, numbers: Any, results: Any) -> None:
@@ -69,13 +68,14 @@ class WatchedProgram(Runner):
         self._look(*call, results)
 
     def _launched(self, first: Any, second: Any, numbers: Any = ()) -> Any:
-        if self.journal is not None:
-            self.journal.before(first, second, numbers, self.given)
+        journal = self.journal
+        if journal is not None:
+            journal.before(first, second, numbers, self.given)
         results = self._inner_launch(first, second, numbers)
         if results is not None:
             self._look(first, second, numbers, results)
-        elif self.journal is not None:
-            self.journal.drop_last()
+        elif journal is not None:
+            journal.drop_last()
         return results
 
     def _again(self, first: Any, second: Any, numbers: Any) -> Any:
@@ -88,19 +88,16 @@ class WatchedProgram(Runner):
 
     # ---- looking -------------------------------------------------------------------------------
 
-    def _is_finite(self, results: Sequence[Any]) -> bool:
-        return self._check([results[k] for k in self._seen])
-
     def _look(self, first: Any, second: Any, numbers: Any, results: Any) -> None:
         if not anomaly.enabled:  # (a backward pass, when the watch is over)
             return
-        journal = self.journal
+        journal, taken = self.journal, self._check.taken(results)
         if journal is None:
-            if self._is_finite(results):
+            if self._check.are_finite(taken):
                 return
         else:
-            if self._seen:
-                self._waiting.append([results[k] for k in self._seen])
+            if taken:
+                self._waiting.append(taken)
             if self._are_fine(journal):
                 return
             self._find(journal, is_running=True)
@@ -113,7 +110,7 @@ class WatchedProgram(Runner):
         waiting = self._waiting
         if waiting and (due or len(waiting) >= self._most_waiting):
             self._waiting = []
-            if not all(map(self._check, waiting)):
+            if not all(map(self._check.are_finite, waiting)):
                 return False
         return not due or journal.is_finite()
 
@@ -122,7 +119,7 @@ class WatchedProgram(Runner):
         journal = self.journal
         if journal is not None and journal.count:
             with dispatch.unseen():
-                fine = all(map(self._check, self._waiting)) and journal.is_finite()
+                fine = all(map(self._check.are_finite, self._waiting)) and journal.is_finite()
             if not fine:
                 self._find(journal, is_running=False)
 
@@ -137,7 +134,7 @@ class WatchedProgram(Runner):
         it; else what the error says has happened in an earlier one."""
         with dispatch.unseen():
             was_given = journal.was_given()
-            found = journal.back_to_birth(lambda results: not self._is_finite(results))
+            found = journal.back_to_birth(lambda results: not self._check(results))
         last = len(journal.calls) - 1
         try:
             if found is None:

@@ -17,6 +17,7 @@ from lucerne._src.base.device import HOST, entered
 from lucerne._src.base.process.structure_version import StructureVersion
 from lucerne._src.base.raw import is_a, raw_attribute
 from lucerne._src.capture.effects.stores import MISSING, ClosureVariable, alike
+from lucerne._src.capture.guards.class_state import by_class
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.sources import Source, content
 from lucerne._src.capture.guards.tensor_reads import GRADIENT_IS, LAYOUT, Fact
@@ -65,6 +66,21 @@ def written(
     for k, fact in enumerate(facts):
         if fact.is_fixed:
             lines.append(_fact(fact, k, scope))
+    return _made(lines, block, scope)
+
+
+def check_of(places: Sequence[Source]) -> Callable[[], bool]:
+    """A function that says whether some places hold what they held."""
+    scope: dict[str, Any] = {
+        "missing": MISSING, "alike": alike, "content": content, "raw_attribute": raw_attribute,
+    }  # fmt: skip
+    block, lines = _places(places, 0, scope)
+    return _made(lines, block, scope)[1]
+
+
+def _made(
+    lines: Sequence[str], block: str, scope: dict[str, Any]
+) -> tuple[str, Callable[[], bool]]:
     body = "".join(f"    {line}\n" for line in map(_one_line, lines))
     source = f"def unchanged():\n{body}{block}    return True\n"
     exec(compile(source, "<guards>", "exec"), scope)
@@ -95,8 +111,9 @@ def _places(places: Sequence[Source], first: int, scope: dict[str, Any]) -> tupl
     """Most places are compared by identity, all in one expression; only if that fails is it asked
     whether an equal value is there. The text of that, and lines for the others."""
     quick: list[str] = []
-    lines, asked = [], []
-    for k, place in enumerate(places, first):
+    classes, others = by_class(places)
+    lines, asked = [state.line(k, scope) for k, state in enumerate(classes)], []
+    for k, place in enumerate(others, first):
         found = place.quick(k, scope)
         if found is None:
             lines.append(place.line(k, scope))

@@ -241,7 +241,9 @@ class FrameGuard:
 
     def _store(self, store: Any, key: Any, value: Any) -> None:
         at = self._constant(store)
-        if is_a(store, type):
+        if key == "__dict__" and looks_plainly(store) and own_dict(store) is value:
+            text, name = f"{at}.__dict__", f"the attributes of a {type(store).__name__}"
+        elif is_a(store, type):
             text, name = f"getattr({at}, {key!r}, None)", f"{store.__name__}.{key}"
         elif is_a(store, types.CellType):
             text, name = f"get({at})", str(key)
@@ -339,6 +341,13 @@ class FrameGuard:
         same = f"{v}.__code__ is {code} and {v}.__globals__ is {scope}"
         self._unless(same, f"{name} is another function")
         self._value(x.__defaults__, f"{v}.__defaults__", f"defaults of {name}")
+        named = self._name()
+        self.lines.append(f"{named} = {v}.__kwdefaults__")
+        if x.__kwdefaults__ is None:
+            self._unless(f"{named} is None", f"{name} has keyword defaults")
+        else:
+            self._unless(f"type({named}) is dict", f"{name} has no keyword defaults")
+            self._dict(x.__kwdefaults__, named, f"keyword defaults of {name}")
         for k, cell in enumerate(x.__closure__ or ()):
             self._value(cell, f"{v}.__closure__[{k}]", x.__code__.co_freevars[k])
 

@@ -32,6 +32,7 @@ from lucerne._src.capture.guards.sources import (
     Source,
     is_known_home,
 )
+from lucerne._src.capture.trace.fake import is_fake
 from lucerne._src.tensor.base import TensorBase
 
 _SWITCHES = frozenset(
@@ -75,6 +76,8 @@ class ImplicitGuards:
         """Under which a class has a function."""
         self._ran: set[tuple[types.CodeType, int]] = set()
         """What native code has called, with which objects."""
+        self._asked: dict[Any, type] = {}
+        """By id: classes of which every special method counts."""
         self.tensors: Collection[Any] = ()
         """Real tensors from outside, whose memory an array may be."""
         self._shared: set[int] = set()
@@ -105,8 +108,7 @@ class ImplicitGuards:
         if self._stays(target) and not is_known_home(str(target.__module__)):
             self._function(target)
         if is_a(fn, type):
-            self.of_class(fn, "__new__")
-            self.of_class(fn, "__init__")
+            self.made(fn)
         elif type(fn) is types.MethodType:
             self._found_under(fn.__self__, target)
         elif type(fn) is not types.FunctionType:
@@ -135,11 +137,17 @@ class ImplicitGuards:
             self._note(fn, "__defaults__", fn.__defaults__)
         if fn.__kwdefaults__:
             self._note(fn, "__kwdefaults__", fn.__kwdefaults__)
+            for name, value in fn.__kwdefaults__.items():
+                self._note(fn.__kwdefaults__, name, value)
 
     def _found_under(self, owner: Any, target: types.FunctionType) -> None:
         """Perhaps a class has the function: as a method, or in a property. Under which name it was
         found, a call does not say, and its own name need not be one of them."""
-        if is_a(owner, TensorBase) or type(owner) in PLAIN:
+        if type(owner) in PLAIN:
+            return
+        if is_a(owner, TensorBase):
+            for name in self._under(type(owner), target.__code__):
+                self.of_class(type(owner), name)
             return
         kinds = (owner, type(owner)) if is_a(owner, type) else (type(owner),)
         for kind in kinds:
@@ -202,10 +210,11 @@ class ImplicitGuards:
         if found is MISSING and key[:2] != "__":
             self.of_class(kind, "__getattr__")
         elif key not in _BINDS and found is not MISSING and type(found) not in PLAIN:
-            self.of_class(type(found), "__get__")
+            for name in _DESCRIBES:
+                self.of_class(type(found), name)
 
     def of_object(self, x: Any, key: str) -> None:
-        """An attribute was read that the object itself does not have."""
+        """An attribute of an object was read. Its class is asked first, whoever has it."""
         if is_a(x, type):
             self.of_class(x, key)
         if self._stays(x):
@@ -217,16 +226,30 @@ class ImplicitGuards:
 
     def looks(self, kind: type) -> None:
         """An attribute was found in the plain way: the class of the object may get another one."""
-        if find_in_class(kind, "_call_impl") is None:  # (modules have many attributes)
-            self.of_class(kind, "__getattribute__")
+        self.of_class(kind, "__getattribute__")
+
+    def written(self, x: Any, key: Any) -> None:
+        """An attribute of an object was set or deleted in the plain way."""
+        if not self.birth.is_new(x):
+            self.of_object(x, key)
+        for name in (key, "__setattr__", "__delattr__"):
+            self.of_class(type(x), name)
 
     def methods_of(self, x: Any) -> None:
-        """Native code was given an object: it may ask any of its methods."""
+        """An instruction or native code was given an object: it may ask any of its methods, or
+        find that it has none."""
         kind = type(x)
-        if is_known_home(kind.__module__):
+        if is_known_home(kind.__module__) or (id(kind), None) in self._asked:
             return
-        for name in _methods(kind):
+        self._asked[id(kind), None] = kind
+        for name in dict.fromkeys((*_methods(kind), *_SPECIAL)):
             self.of_class(kind, name)
+
+    def made(self, kind: type) -> None:
+        """A class was called."""
+        for name in ("__new__", "__init__"):
+            self.of_class(kind, name)
+        self.of_class(type(kind), "__call__")
 
     def layer(self, module: Any) -> None:
         """A module of ours is called: somebody may put another `forward` into its class."""
@@ -244,6 +267,11 @@ class ImplicitGuards:
                 self._note(ClassSource(kind), key, found, f"{kind.__name__}.{key}")
         else:
             self.of_class(kind, key)
+
+    def _kind_of(self, t: Any) -> None:
+        """A tensor was asked for its class, which somebody may set."""
+        if not is_fake(t) and self._stays(t):
+            self._note(t, "__class__", type(t))
 
     def array(self, x: Any) -> str:
         """The contents of an array were looked at; why they can't be compared (empty: they are)."""
@@ -277,6 +305,10 @@ class ImplicitGuards:
         """A native call: a switch may have been asked for, or whether an object belongs to an
         abstract class."""
         name = getattr(fn, "__name__", "")
+        if is_a(fn, type):
+            self.made(fn)
+        if (fn is isinstance or fn is type) and args and is_a(args[0], TensorBase):
+            self._kind_of(args[0])
         if name in SHARING:
             self._shared |= {id(owner_of(x)) for x in args if is_a(x, (*ARRAYS, bytearray))}
         if name in _SWITCHES and type(fn) is types.FunctionType and not args:
@@ -290,6 +322,12 @@ class ImplicitGuards:
             self._note(CallSource(fn, tuple(args)), "", fn(*args), name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
+        if fn in (isinstance, issubclass) and len(args) == 2:
+            for kind in args[1] if is_a(args[1], tuple) else (args[1],):
+                for method in ("__instancecheck__", "__subclasscheck__"):
+                    self.of_class(type(kind), method)
+            if not self.birth.is_new(args[0]):
+                self.of_object(args[0], "__class__")
 
     def _belongs(self, fn: Any, args: tuple[Any, ...], name: str) -> None:
         if self._stays(args[0]) and not is_a(args[0], TensorBase):
@@ -332,7 +370,19 @@ def _names_of(kind: type, code: types.CodeType) -> Iterator[str]:
                 yield name
 
 
-_BINDS = frozenset(("__get__", "__getattr__", "__getattribute__"))
+_DESCRIBES = ("__get__", "__set__", "__delete__")
+_BINDS = frozenset((*_DESCRIBES, "__getattr__", "__getattribute__", "__setattr__", "__delattr__"))
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or",
+              "xor", "lshift", "rshift", "divmod")  # fmt: skip
+_SPECIAL = (
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__bool__", "__len__",
+    "__iter__", "__next__", "__contains__", "__getitem__", "__missing__", "__reversed__",
+    "__str__", "__repr__", "__format__", "__bytes__", "__int__", "__float__", "__complex__",
+    "__index__", "__round__", "__setitem__", "__delitem__", "__neg__", "__pos__", "__abs__",
+    "__invert__", "__call__", "__torch_function__", "__class__",
+    *(f"__{side}{name}__" for name in _OPERATORS for side in ("", "r", "i")),
+)  # fmt: skip
+"""What Python asks a class for by itself, and does something else where there is none."""
 
 
 def _is_abstract(kinds: Any) -> bool:

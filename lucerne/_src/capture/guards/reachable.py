@@ -215,6 +215,8 @@ class ReachableState:
         elif is_a(x, types.MethodType):
             self._walk(x.__self__, depth, name)
             self._walk(x.__func__, depth, name)
+        elif is_a(x, types.BuiltinFunctionType):
+            self._walk(x.__self__, depth, name)
         elif own_home(type(x).__module__).startswith(
             "lucerne._src.capture."
         ):  # a compiled function
@@ -312,17 +314,20 @@ class ReachableState:
         names = [str(slot) for x in self.expected if not x.holds() for slot in x.slots]
         return f"{', '.join(names)}: other kinds of tensors than before"
 
-    def loosen(self, slots: Sequence[tuple[Slot, Any]], given: Sequence[Any]) -> None:
+    def loosen(
+        self, slots: Sequence[tuple[Slot, Any]], given: Sequence[Any], same: Sequence[Any] = ()
+    ) -> None:
         """The function replaces the tensors in these slots: other objects there are expected.
 
-        `given`: the arguments. A tensor among them that is in a slot as well must be there again.
+        `given`: the arguments. A tensor among them that is in a slot as well must be there again;
+        so must those that were asked whether they are one with another, and are (`same`).
         """
         if not slots:
             return
         for slot, _ in slots:
             at = id(slot.table)
             self.loose[at] = self.loose.get(at, frozenset()) | {slot.key}
-        self.expected.append(Expected(slots, given))
+        self.expected.append(Expected(slots, given, same))
 
     def refresh(self) -> None:
         """Take everything as it is now: what capturing itself changed is no change."""

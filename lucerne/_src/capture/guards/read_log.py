@@ -25,7 +25,7 @@ from lucerne._src.capture.breaks.call_policy import calls_user_code, refuse_opaq
 from lucerne._src.capture.breaks.liveness import slots_of
 from lucerne._src.capture.bytecode.frame import UNSET, PythonFrame
 from lucerne._src.capture.bytecode.hooks import NOTHING, Access, is_entered
-from lucerne._src.capture.bytecode.targets import find_in_class
+from lucerne._src.capture.bytecode.targets import find_in_class, found_natively
 from lucerne._src.capture.effects.arrays import ARRAYS, base_of
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import WINDOWS, is_plain
@@ -256,9 +256,10 @@ class ReadLog:
             self._attribute(args[0], args[1], None)
         self.facts.entered(fn, args)
 
-    def call(self, fn: Any, given: Sequence[Any], ours: bool, op: bool) -> None:
+    def call(self, fn: Any, given: Sequence[Any], ours: bool, op: bool) -> bool:
         """A native call: what it is given may be looked at. `ours`: of a function of this package;
-        `op`: that calls nobody back."""
+        `op`: that calls nobody back. Whether it is known that it calls no function of the user's.
+        """
         self.facts.called(fn, given)
         if is_a(fn, (types.BuiltinFunctionType, type)):
             if fn in _NAMES_ALL:
@@ -266,20 +267,24 @@ class ReadLog:
             if fn is super and not given:
                 self.arguments_of_super()
             if fn in _ONLY_KIND and not any(_asks_class(x) for x in given):
-                return
+                return False
             if fn in _ATTRIBUTES and given:  # the machine tells which
-                return
+                return False
             if self.key_of(*looked_up(fn, given)):
-                return
+                return False
         if getattr(fn, "__name__", "") in FINDS and given:
             self.looked.compared(given[0], getattr(fn, "__self__", None))
         for x in given:
             self.all_of(x)
         if not is_a(fn, type):
             self.all_of(fn)
-        if ours and not op and any(calls_users(x) for x in (fn, *given)):
+        if not ours:
+            return False
+        if not op and any(map(calls_users, (fn, *given))):
             name = getattr(fn, "__qualname__", type(fn).__name__)
             self.all(f"{name} calls back functions that nobody follows")
+            return False
+        return True
 
     def key_of(self, store: Any, key: Any) -> bool:
         """A dict was asked for one key; whether it is enough to compare that. (None: no dict.)"""
@@ -312,13 +317,14 @@ class ReadLog:
                 self.facts.of_tensor(container, key)
             return
         if is_a(value, TensorBase) and not self.birth.is_new(container):
-            self.looked.found[id(value)] = value
+            self.looked.find(value)
         value = MISSING if value is NOTHING else value
         if not is_users(frame.code) and not is_module(container):
             self._read_by_us(container, key, value, how)
             return
         if self.arguments is not None and id(container) in self.arguments.trees:
             self.arguments.child(container, key)
+            self._in_class(container, key, how)
         elif how is Access.GLOBAL:
             if container is builtins.__dict__:
                 self.facts.builtin(frame.globals, key)
@@ -339,6 +345,14 @@ class ReadLog:
         else:
             self._attribute(container, key, value)
 
+    def _in_class(self, container: Any, key: Any, how: Access) -> None:
+        """Something was read of an object of which another one may be given next time."""
+        if how is Access.ATTRIBUTE:
+            self.facts.of_class(type(container), key)
+            self.facts.looks(type(container))
+        else:
+            self.facts.methods_of(container)
+
     def _read_by_us(self, container: Any, key: Any, value: Any, how: Access) -> None:
         """By our code between a call of a module and its `forward`: it looks for hooks."""
         home = engine_table(container, value) if how is Access.GLOBAL else ""
@@ -347,6 +361,10 @@ class ReadLog:
 
     def write(self, container: Any, key: Any, how: Access) -> None:
         """The function writes to something that was there before."""
+        if how is Access.ATTRIBUTE:
+            self.facts.written(container, key)
+        elif how is Access.ITEM:
+            self.facts.methods_of(container)
         if how is Access.CELL:
             self.written.add((id(container), None))
         elif is_key(key):
@@ -363,6 +381,7 @@ class ReadLog:
     def _item(self, container: Any, key: Any, value: Any) -> None:
         if is_a(container, tuple):
             return  # it is what it is: who holds it was read
+        self.facts.methods_of(container)
         plain = is_key(key) and (is_a(container, dict) or type(key) is int)
         if is_a(container, (dict, list)) and plain:
             found = Source(container, key, value).now()
@@ -379,7 +398,8 @@ class ReadLog:
             keys = [key]
             if find_in_class(type(container), key) is not None:  # of a metaclass: it may read any
                 keys += [k for kind in container.__mro__ for k in vars(kind) if k[:2] != "__"]
-                self.facts.of_class(type(container), key)
+            self.facts.of_class(type(container), key)
+            self.facts.looks(type(container))
             if find_in_class(container, key) is None:
                 self.facts.of_class(type(container), "__getattr__")
             for name in keys:
@@ -392,6 +412,8 @@ class ReadLog:
                 self._place(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
             self.facts.of_class(type(container), key)
             return
+        if found_natively(container, key):
+            self.all_of(container)
         own = own_dict(container)
         if key == "__dict__" and type(own) is dict:
             self._place(container, key, own)  # (what is read of it is seen as of any dict)
@@ -406,12 +428,11 @@ class ReadLog:
         elif is_a(own, dict):
             self._place(own, key, dict.get(own, key, MISSING))
             self.own_dict_of(container)
-        if is_a(own, dict) and key in own:
-            return
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
             self._place(container, key, value)
-        elif is_module(container):
+        if is_module(container):  # (which class it is of is compared with its structure)
             self.facts.of_class(type(container), key)
+            self.facts.looks(type(container))
         else:
             self.facts.of_object(container, key)
 
@@ -466,6 +487,7 @@ class ReadLog:
                 todo.append(base_of(x))
                 continue
             if self.arguments is not None and id(x) in self.arguments.trees:
+                self.facts.methods_of(x)
                 todo += self.arguments.below(x)
                 continue
             if is_module(x):
@@ -570,7 +592,7 @@ def calls_users(x: Any, depth: int = 0) -> bool:
         if own_home(str(x.__module__)).startswith(_NEVER):
             return False
         parts: list[Any] = [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
-        parts += [c.cell_contents for c in x.__closure__ or () if _is_full(c)]
+        parts += [c.cell_contents for c in x.__closure__ or () if is_full(c)]
     elif is_a(x, type):
         return own_home(str(x.__module__)).partition(".")[0] not in KNOWN_HOMES
     elif is_module(x):
@@ -613,7 +635,7 @@ _NEVER = (
 """Modules whose functions and objects hold nothing of the user's, unless they are given it."""
 
 
-def _is_full(cell: types.CellType) -> bool:
+def is_full(cell: types.CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:

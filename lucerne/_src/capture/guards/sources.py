@@ -140,12 +140,6 @@ class Source:
         if key == "__dict__" and not isinstance(store, (dict, list)):
             scope[f"s{number}"], scope[f"p{number}"] = store, value
             return f"s{number}.__dict__ is p{number}"
-        if type(store) is ClassSource and store.after is None and str.isidentifier(key):
-            kind = store.kind
-            plain = is_known_home(kind.__module__) or _is_itself(value)
-            if type(kind) is type and plain and getattr(kind, key, MISSING) is value:
-                scope[f"s{number}"], scope[f"p{number}"] = kind, value
-                return f"s{number}.{key} is p{number}"
         return None
 
     def line(self, number: int, scope: dict[str, Any]) -> str:
@@ -156,8 +150,6 @@ class Source:
             text = f"{store}.get({key}, missing)"
         elif kind is types.CellType:
             text = f"content({store})"
-        elif kind is ClassSource:
-            return self._in_class(number, scope)
         elif kind is CallSource or issubclass(kind, (dict, list)):
             return self._asked(number, scope)
         elif self.key == "__class__":
@@ -171,31 +163,9 @@ class Source:
             f"if (x := {text}) is not p{number} and not alike(x, p{number}): return False  # {self}"
         )
 
-    def _in_class(self, number: int, scope: dict[str, Any]) -> str:
-        """Asking the class is faster, where that gives what stands there."""
-        kind, value, name = self.store.kind, self.value, self.key
-        plain = type(kind) is type and self.store.after is None and _is_itself(value)
-        scope[f"s{number}"], scope[f"p{number}"] = kind, value
-        if plain and getattr(kind, name, MISSING) is value:
-            text = f"getattr(s{number}, {name!r}, missing)"
-        else:
-            scope[f"find{number}"] = self.store.find
-            text = f"find{number}({name!r})"
-        return (
-            f"if (x := {text}) is not p{number} and not alike(x, p{number}): return False  # {self}"
-        )
-
     def _asked(self, number: int, scope: dict[str, Any]) -> str:
         scope[f"holds{number}"] = self.holds
         return f"if not holds{number}(): return False  # {self}"
-
-
-def _is_itself(x: Any) -> bool:
-    """Whether an attribute of a class is what stands there, and no other thing can look so."""
-    return is_a(x, _PLAIN_MEMBERS) or not hasattr(type(x), "__get__")
-
-
-_PLAIN_MEMBERS = (types.FunctionType, property, types.WrapperDescriptorType)
 
 
 def content(cell: Any) -> Any:

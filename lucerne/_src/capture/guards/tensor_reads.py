@@ -28,12 +28,20 @@ from lucerne._src.capture.trace.subclasses import is_wrapper
 from lucerne._src.tensor.autograd.state import AutogradState, state_of
 from lucerne._src.tensor.base import TensorBase
 
-IS, HAS, LAYOUT, GRADIENT_IS, PLACE = "is", "has", "layout", "gradient", "place"
+IS, HAS, LAYOUT, GRADIENT_IS, PLACE, HISTORY = (
+    "is", "has", "layout", "gradient", "place", "history"
+)  # fmt: skip
 REFUSED = frozenset(
-    ("__dict__", "_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned")
-)
+    (
+        "__dict__", "_version", "storage_offset", "_base", "_is_view", "is_shared", "is_pinned",
+        "data_ptr", "const_data_ptr", "is_set_to", "is_inference",
+    )
+)  # fmt: skip
 """Attributes of tensors that tell what no guard compares: whose memory it is, how often it was
 written to, all that hangs on it."""
+_OF_OTHERS = frozenset(("retains_grad", "output_nr"))
+"""The same, of tensors that were there before: what stands for one has another answer."""
+_OF_HISTORY = frozenset(("is_leaf", "grad_fn"))
 
 
 @dataclass
@@ -44,8 +52,8 @@ class Fact:
     source: InputSource
     value: Any
     """IS: whether it is the tensor of `other`. HAS: what it carries under `name`, MISSING: nothing.
-    LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: the meta of its gradient, or None. PLACE:
-    `place_of` it."""
+    LAYOUT: (meta, offset, requires_grad). GRADIENT_IS: None, or the meta of its gradient and that
+    one's requires_grad. PLACE: `place_of` it. HISTORY: `has_history`."""
     other: InputSource | None = None
     name: str = ""
 
@@ -67,10 +75,14 @@ class Fact:
             return (t._meta, t._offset, t._needs_grad) == self.value
         if self.kind == PLACE:
             return place_of(t) == self.value
+        if self.kind == HISTORY:
+            return has_history(t) is self.value
         grad = t.grad
         if grad is None or self.value is None:
             return grad is self.value
-        return self.source.kind == ARGUMENT or grad._meta is self.value
+        meta, needs_grad = self.value
+        same = self.source.kind == ARGUMENT or grad._meta is meta
+        return same and grad._needs_grad is needs_grad
 
     def __str__(self) -> str:
         what = "an argument" if self.source.kind == ARGUMENT else "a tensor"
@@ -82,6 +94,8 @@ class Fact:
             return f"{what} is laid out as it was, and its requires_grad is {self.value[2]}"
         if self.kind == PLACE:
             return f"{what} lies in its storage as it did"
+        if self.kind == HISTORY:
+            return f"{what} {'has' if self.value else 'has no'} grad_fn"
         return f"the gradient of {what} {'is None' if self.value is None else 'is there'}"
 
 
@@ -95,16 +109,30 @@ class TensorReads:
     """What was asked during one trace. `known` tells tensors that were there before, or that stand
     for such. (That a tensor has real memory does not: a view that was made since has, too.)"""
 
-    def __init__(self, known: Callable[[Any], bool]) -> None:
-        self.known = known
+    def __init__(
+        self, known: Callable[[Any], bool], first_seen: Callable[[Any], None] | None = None
+    ) -> None:
+        """`first_seen`: is told of each that is found, before anything is done with it."""
+        self.known, self._first_seen = known, first_seen
         self.found: dict[int, Any] = {}
         """Tensors that were read from something which was there before."""
         self.pairs: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self.one: dict[int, Any] = {}
+        """Tensors of which it was asked whether two of them are one, and which were."""
         self.carried: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.seen: dict[int, Any] = {}
         """Real tensors of which something was read, or that native code was given."""
+        self.histories: dict[int, tuple[Any, bool]] = {}
+        """Tensors that were asked whether they are leaves, and whether they have a history."""
         self.placed: dict[int, tuple[Any, Any]] = {}
         """Tensors that were asked where they lie, and where that is."""
+
+    def find(self, t: Any) -> None:
+        """A tensor was read from something which was there before."""
+        if id(t) not in self.found:
+            self.found[id(t)] = t
+            if self._first_seen is not None:
+                self._first_seen(t)
 
     def is_outside(self, t: Any) -> bool:
         """Whether a tensor was there before, or stands for one that was."""
@@ -112,7 +140,9 @@ class TensorReads:
 
     def same(self, a: Any, b: Any) -> None:
         """It was asked whether two tensors are one."""
-        if a is not b and self.is_outside(a) and self.is_outside(b):
+        if a is b:
+            self.one[id(a)] = a
+        elif self.is_outside(a) and self.is_outside(b):
             self.pairs.setdefault((id(a), id(b)), (a, b))
 
     def compared(self, left: Any, right: Any) -> None:
@@ -127,9 +157,19 @@ class TensorReads:
         if id(t) not in self.seen and not is_fake(t) and self.is_outside(t):
             self.seen[id(t)] = t
 
+    def refuses(self, t: Any, key: str) -> bool:
+        """Whether an attribute tells what no guard compares."""
+        if key in REFUSED:
+            return True
+        if key not in _OF_OTHERS and key not in _OF_HISTORY:
+            return False
+        return self.is_outside(t) and (key in _OF_OTHERS or (key == "grad_fn" and has_history(t)))
+
     def attribute(self, t: Any, key: str) -> None:
         """An attribute of a tensor was read, or was found not to be there."""
         self.touch(t)
+        if key in _OF_HISTORY and self.is_outside(t):
+            self.histories.setdefault(id(t), (t, has_history(t)))
         own = t.__dict__
         if is_wrapper(t) and key in t.__tensor_flatten__()[0]:
             return  # guards open the wrapper, and compare its parts as they do arguments
@@ -152,6 +192,7 @@ class TensorReads:
         ]
         known = {id(s.thing) for s in used if s.kind in (HELD, CONSTANT)}
         found += [Fact(PLACE, source_of(t), value) for t, value in self.placed.values()]
+        found += [Fact(HISTORY, source_of(t), value) for t, value in self.histories.values()]
         for t in self.seen.values():
             if id(t) not in known and source_of(t).kind == HELD:
                 found.append(Fact(LAYOUT, source_of(t), (t._meta, t._offset, t._needs_grad)))
@@ -231,7 +272,9 @@ class GradientOwner:
             _SLOT.__set__(self.tensor._auto, self.grad)
 
     def fact(self) -> Fact:
-        return Fact(GRADIENT_IS, self.source, None if self.grad is None else self.grad._meta)
+        grad = self.grad
+        told = None if grad is None else (grad._meta, grad._needs_grad)
+        return Fact(GRADIENT_IS, self.source, told)
 
 
 def has_history(t: Any) -> bool:

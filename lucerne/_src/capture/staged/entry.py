@@ -133,7 +133,8 @@ def _outcome_at(x: Any, sizes: dict[str, int], results: Sequence[Any] = ()) -> A
         whole = results[x.index]._meta
         if whole.shape == meta.shape and whole.dtype is meta.dtype and meta.numel < 2:
             meta = whole  # (strides that nobody follows are eager's)
-    return replace(x, meta=meta, offset=offset)
+    gradient = _outcome_at(x.gradient, sizes, results)
+    return replace(x, meta=meta, offset=offset, gradient=gradient)
 
 
 class StagedBuilding:

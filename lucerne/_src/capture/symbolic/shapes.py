@@ -232,7 +232,16 @@ def all_outcomes(captured: Captured) -> list[CapturedResult]:
         *[e.outcome for e in captured.effects],
         *captured.gradients,
     ]
+    found += [x.gradient for x in captured.leaves if type(x) is CapturedResult]
     return [x for x in found if type(x) is CapturedResult]
+
+
+def with_gradients(moved: dict[int, CapturedResult]) -> None:
+    """Have outcomes at other sizes name the gradients that leaves get there. `moved`: by id of an
+    outcome as it was captured, what it is now."""
+    for at, x in moved.items():
+        if id(x.gradient) in moved:
+            moved[at] = replace(x, gradient=moved[id(x.gradient)])
 
 
 def _beside(captured: Captured) -> tuple[Any, Any]:
@@ -250,6 +259,7 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
     for x, (offset, meta) in zip(all_outcomes(old), places, strict=True):
         value = None if x.value is None else new[x.value.index]
         outcomes.setdefault(id(x), replace(x, offset=offset, meta=meta, value=value))
+    with_gradients(outcomes)
 
     def outcome(x: Any) -> Any:
         return outcomes[id(x)] if type(x) is CapturedResult else x

@@ -19,7 +19,7 @@ from lucerne._src.base.shape import Size
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.pruned_backward import Compile, PrunedBackward
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
-from lucerne._src.capture.symbolic.shapes import all_outcomes
+from lucerne._src.capture.symbolic.shapes import all_outcomes, with_gradients
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, is_sized
@@ -139,6 +139,7 @@ class SizedVersion:
             if id(x) not in moved:
                 same = meta is x.meta and type(x.offset) is int
                 moved[id(x)] = x if same else changed(x, offset=offset, meta=meta)
+        with_gradients(moved)
         rest = iter(self._others)
 
         def leaf(x: Any) -> Any:

@@ -117,7 +117,7 @@ class UnbackedRecorder(SizedRecorder):
         return made
 
     def _bind(self, op: Op, placed: Any, made: Any, size: SymInt, counts: int) -> None:
-        (value,) = self._node(op, placed, [made._meta])
+        (value,) = self.node(op, placed, [made._meta])
         self._know(made, value)
         self._roots[id(made._storage.buffer)] = value, made
         (name,) = size.expr.symbols()

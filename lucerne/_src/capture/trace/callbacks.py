@@ -15,6 +15,7 @@ own there, with compiled parts before and behind it.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.base.process.source_location import is_users
-from lucerne._src.base.raw import is_a
-from lucerne._src.base.unspecialized import NumberUse, note
+from lucerne._src.base.raw import is_a, looks_plainly, own_dict
+from lucerne._src.base.unspecialized import IN_KEY, NumberUse, note
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
     at_hand,
@@ -35,21 +36,35 @@ from lucerne._src.capture.breaks.call_policy import (
     is_known,
     is_ours,
     native_call,
+    native_owner,
+    refuse_hidden,
+    refuse_opaque,
     stop_for,
 )
 from lucerne._src.capture.breaks.native_callbacks import NativeCallbacks
 from lucerne._src.capture.breaks.purity import apart, callback_of
 from lucerne._src.capture.breaks.reasons import BreakError
 from lucerne._src.capture.bytecode.calls import native
-from lucerne._src.capture.bytecode.hooks import INLINE, Access, Decision, Plain, Stop
+from lucerne._src.capture.bytecode.frame import PythonFrame
+from lucerne._src.capture.bytecode.hooks import INLINE, NOTHING, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Machine
-from lucerne._src.capture.bytecode.targets import FORWARDS, python_function, target_of
+from lucerne._src.capture.bytecode.targets import (
+    FORWARDS,
+    find_in_class,
+    python_function,
+    target_of,
+)
+from lucerne._src.capture.effects.arrays import BUFFERS
 from lucerne._src.capture.effects.new_objects import NewObjects
-from lucerne._src.capture.effects.objects import holds_old_iterator, is_iterator
+from lucerne._src.capture.effects.objects import holds_old_iterator, is_iterator, is_plain
 from lucerne._src.capture.effects.stores import MISSING, same
+from lucerne._src.capture.guards.codegen import check_of
+from lucerne._src.capture.guards.implicit import ImplicitGuards
 from lucerne._src.capture.guards.reachable import is_module
-from lucerne._src.capture.guards.sources import is_known_home
-from lucerne._src.capture.trace.fake import CaptureError
+from lucerne._src.capture.guards.read_log import LOOKS_INSIDE
+from lucerne._src.capture.guards.sources import ClassSource, Source, is_known_home
+from lucerne._src.capture.guards.tensor_reads import REFUSED
+from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.recorder import Handlers
 from lucerne._src.capture.trace.subclasses import is_wrapper
 from lucerne._src.ir import dispatch
@@ -131,6 +146,11 @@ class BackwardCode(Plain):
         self.uses: list[NumberUse] = []
         """What it has read, which has to be so when the backward pass runs as well."""
         self._birth: NewObjects | None = None
+        self._facts: ImplicitGuards | None = None
+        self._tensors: dict[int, Any] = {}
+        """By id: tensors from outside that were asked for what they are."""
+        self._code: NumberUse | None = None
+        """Says whether code and classes are as they were."""
         self._machine: Machine | None = None
 
     @contextmanager
@@ -153,15 +173,19 @@ class BackwardCode(Plain):
             raise ApartError(reasons.made("hook", None, "retain_grad()"))
         if _is_library(fn):
             return fn(*args, **kwargs)
-        if self._machine is None:
+        if self._machine is None or self._facts is None:
             self._birth = NewObjects(lambda x: False)
-            self.natives = NativeCallbacks(self._birth, strict=False)
+            self._facts = ImplicitGuards(self._birth)
+            self.natives = NativeCallbacks(self._birth, strict=False, facts=self._facts)
             self._machine = Machine(self)
         target = target_of(fn, args, kwargs)
         try:
             if target is None:
                 raise stop_for(reasons.made("library", None, reasons.name_of(fn)))
-            return self._machine.call(target.fn, target.args, target.kwargs)
+            self._facts.entered(fn, target.args)
+            found = self._machine.call(target.fn, target.args, target.kwargs)
+            self._use_places()
+            return found
         except (Stop, Exception) as error:  # what it raises has to be raised there, too
             if isinstance(error, ApartError):
                 raise
@@ -173,28 +197,61 @@ class BackwardCode(Plain):
 
     # ---- what the machine asks -----------------------------------------------------------------
 
+    def before(self, frame: PythonFrame) -> Stop | None:
+        """What the next instruction reads of its operands without saying so."""
+        assert self._facts is not None
+        op = frame.decoded.ops[frame.ip]
+        if op.name.startswith("CALL"):
+            for x in frame.stack:
+                if type(x) is functools.partial and not self._is_new(x):
+                    if x.keywords:
+                        return stop_for(reasons.made("changing value", None, "a partial"))
+                    self._facts.partial(x)
+        for x in frame.stack[-LOOKS_INSIDE[op.name] :] if op.name in LOOKS_INSIDE else ():
+            self._asked(x)
+        return None
+
+    def _asked(self, x: Any) -> None:
+        """Any method of an object may be asked for."""
+        refuse_opaque(x)
+        if self._facts is not None and not is_plain(x) and not is_a(x, TensorBase):
+            self._facts.methods_of(x)
+
     def decide_call(
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Decision | Stop:
         """Enter user code; anything besides ops ends it."""
         given = [*args, *kwargs.values()]
-        if any(is_iterator(x) and not self._is_new(x) for x in given):
+        asked = (*given, native_owner(fn))
+        for x in (fn, *asked):
+            refuse_opaque(x)
+        if any(is_iterator(x) and not self._is_new(x) for x in asked):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
+            if self._facts is not None:
+                self._facts.entered(fn, args)
             return INLINE
         changes = changes_owner(fn) and not self._is_new(fn.__self__)
         if changes and not is_a(fn.__self__, GradientNode):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
+        owner = native_owner(fn)
+        if is_a(owner, _MUTABLE) and not self._is_new(owner):
+            return stop_for(reasons.made("changing value", None, reasons.name_of(fn)))
         if holds_old_iterator(given, self._is_new):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
+        if self._facts is not None:
+            self._facts.called(fn, given)
+            for x in given:
+                self._asked(x)
         return native_call(fn, given)
 
     def unknown(self, fn: Any, why: str) -> Stop | None:
         return stop_for(reasons.made("instruction", None, why))
 
     def before_branch(self, value: Any) -> Stop | None:
+        self._asked(value)
         if is_a(value, TensorBase) and not is_known(value):
             return stop_for(reasons.made("branch", None, "if, while, assert, and, or"))
         return None
@@ -210,25 +267,73 @@ class BackwardCode(Plain):
         return None
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
+        refuse_opaque(container)
         if not self._is_new(container):
             shown = str(key) if how is not Access.METHOD else f"a {type(container).__name__}"
             raise stop_for(reasons.made("write", None, shown))
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         """Something outside must be the same when the pass really runs."""
+        if is_a(container, TensorBase) and how is Access.ATTRIBUTE:
+            self._of_tensor(container, key)
+            return value
+        refuse_opaque(container)
         if is_a(container, (GradientNode, TensorBase)) or self._is_new(container):
             return value
+        refuse_hidden(container, key, how, self._birth)
+        if self._facts is not None and how is Access.ATTRIBUTE:
+            if is_a(container, types.ModuleType):
+                self._facts.of_python_module(container, key)
+                return value
+            self._facts.of_object(container, key)
         if _is_fixed(container, key, how):
             return value
         items = how is Access.ITEM and is_a(container, _MUTABLE)
-        if items or is_a(value, _MUTABLE):
+        if items or is_a(value, (*_MUTABLE, *BUFFERS)):
             raise stop_for(reasons.made("changing value", None, str(key)))
+        if how is Access.ATTRIBUTE and not is_a(container, type):
+            places = [*_own_places(container, key, value)]
+            if places:
+                self._use(NumberUse(f"{key} is what it was", _SamePlaces(places)))
+            return value
         look = _look(container, key, how)
         if look is not None:
-            use = NumberUse(f"{key} is what it was", lambda: same(value, look()))
-            self.uses.append(use)
-            note(use)
+            held = MISSING if value is NOTHING else value
+            self._use(NumberUse(f"{key} is what it was", lambda: same(held, look())))
         return value
+
+    def _of_tensor(self, t: Any, key: str) -> None:
+        """What a tensor from outside says about itself, besides its values."""
+        if is_fake(t) or self._facts is None or self._is_new(t):
+            return
+        if key in REFUSED or key == "grad":
+            raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
+        self._facts.of_tensor(t, key)
+        own = t.__dict__
+        if key in own or not hasattr(type(t), key):
+            place = Source(own, key, own.get(key, MISSING))
+            self._use(NumberUse(f"{key} of a tensor is what it was", _SamePlaces([place])))
+        elif id(t) not in self._tensors:
+            self._tensors[id(t)] = t
+            told = _told_of(t)
+            self._use(NumberUse("a tensor is of the kind it was", lambda: _told_of(t) == told))
+
+    def _use(self, use: NumberUse) -> None:
+        self.uses.append(use)
+        note(use)
+
+    def _use_places(self) -> None:
+        """The classes of what was read, and the code that ran, must be as they are, too."""
+        assert self._facts is not None
+        places = list(self._facts.places.values())
+        if not places:
+            return
+        if self._code is None:
+            self._code = NumberUse("the code that it runs", _SamePlaces(places))
+            self._use(self._code)
+        self._code.check = _SamePlaces(places)
+        in_key = all(type(p.store) in (ClassSource, types.FunctionType) for p in places)
+        self._code.facts = IN_KEY if in_key else None
 
     def _is_new(self, x: Any) -> bool:
         return self._birth is not None and self._birth.is_new(x)
@@ -236,11 +341,39 @@ class BackwardCode(Plain):
 
 def _is_fixed(container: Any, key: Any, how: Access) -> bool:
     """Whether nobody changes what is there."""
-    if is_a(container, types.ModuleType):
-        return is_known_home(container.__name__)
     if how is Access.GLOBAL:
         return is_known_home(str(container.get("__name__", "")))
     return is_a(container, type) and is_known_home(container.__module__)
+
+
+class _SamePlaces:
+    """Says whether some places hold what they held; the check is written when somebody asks."""
+
+    __slots__ = ("_check", "_places")
+
+    def __init__(self, places: list[Source]) -> None:
+        self._places = places
+        self._check: Callable[[], bool] | None = None
+
+    def __call__(self) -> bool:
+        if self._check is None:
+            self._check = check_of(self._places)
+        return self._check()
+
+
+def _told_of(t: Any) -> tuple[Any, ...]:
+    return t._meta, t._needs_grad, id(t.grad_fn), t.retains_grad, t.output_nr
+
+
+def _own_places(container: Any, key: str, value: Any) -> Iterator[Source]:
+    """Where an object itself keeps an attribute. (What its class has is looked up there.)"""
+    own = own_dict(container)
+    if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
+        yield Source(container, key, MISSING if value is NOTHING else value)
+    elif is_a(own, dict):
+        if looks_plainly(container):
+            yield Source(container, "__dict__", own)
+        yield Source(own, key, dict.get(own, key, MISSING))
 
 
 def _look(container: Any, key: Any, how: Access) -> Callable[[], Any] | None:

@@ -208,7 +208,8 @@ class Capture:
             for k, t in enumerate(before):
                 if is_a(t, TensorBase) and not any(t is x for x in self.leaves):
                     self.tracing.sources[id(t)] = InputSource(SLOT, index=k, thing=slot)
-        self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves)
+        one = [*self.tracing.looked.one.values()]
+        self.reach.loosen([(slot, old) for slot, old, _ in slots], self.leaves, one)
         return kept
 
     def _is_from_outside(self, t: Any) -> bool:

@@ -52,6 +52,7 @@ from lucerne._src.capture.bytecode.frame import PythonFrame
 from lucerne._src.capture.bytecode.hooks import INLINE, NATIVE, Access, Decision, Plain, Stop
 from lucerne._src.capture.bytecode.machine import Finished, Machine, Stopped
 from lucerne._src.capture.bytecode.targets import python_function, target_of
+from lucerne._src.capture.bytecode.tracebacks import profiling
 from lucerne._src.capture.effects.arrays import BUFFERS
 from lucerne._src.capture.effects.new_objects import NewObjects
 from lucerne._src.capture.effects.objects import (
@@ -65,7 +66,7 @@ from lucerne._src.capture.effects.stores import ClosureVariable, is_tensors
 from lucerne._src.capture.effects.unchanged import MutationCheck
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.read_log import Arguments, ReadLog
-from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
+from lucerne._src.capture.guards.tensor_reads import TensorReads
 from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.capture.symbolic.counters import GIVEN, CounterSource, at_of, written
 from lucerne._src.capture.symbolic.native_scalars import before_operator
@@ -248,6 +249,7 @@ class FullGraphHooks(Plain):
         self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Decision | Stop:
         """Enter user code, stop before what is foreign."""
+        self.natives.comes_back_not = None, ()
         if any(self._is_old_iterator(x) for x in (*args, native_owner(fn))):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         variable = variable_read(fn, args)
@@ -255,7 +257,8 @@ class FullGraphHooks(Plain):
             self.noted.key_of(*variable)
             return NATIVE
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
-            self.noted.enter(fn, args)
+            with profiling(None):  # (nor here)
+                self.noted.enter(fn, args)
             return INLINE
         if changes_owner(fn) and not self.birth.is_new(fn.__self__):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
@@ -263,6 +266,15 @@ class FullGraphHooks(Plain):
         if not ours and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
         given = [*args, *kwargs.values()]
+        if ours:  # it looks at what is given without asking: nobody has to watch that
+            with profiling(None):
+                return self._decide(fn, args, kwargs, given, ours)
+        return self._decide(fn, args, kwargs, given, ours)
+
+    def _decide(
+        self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], given: list[Any], ours: bool
+    ) -> Decision | Stop:
+        """How a call of something native is made, of this package or of others."""
         found = tensor_key(given[0], getattr(fn, "__self__", None), self.birth) if given else None
         found = found or writes_array(fn, args, kwargs, self.birth)
         if fn is id and given and self._is_copy(given[0]):
@@ -271,7 +283,8 @@ class FullGraphHooks(Plain):
             return found
         if holds_old_iterator(given, self.birth.is_new):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
-        self.noted.call(fn, given, ours, op=not may_call_back(fn))
+        if self.noted.call(fn, given, ours, op=not may_call_back(fn)):
+            self.natives.comes_back_not = fn, given
         return native_call(fn, given)
 
     def check_result(self, result: Any) -> None:
@@ -314,7 +327,8 @@ class FullGraphHooks(Plain):
         return None
 
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
-        if is_a(container, TensorBase) and how is Access.ATTRIBUTE and key in REFUSED:
+        of_tensor = is_a(container, TensorBase) and how is Access.ATTRIBUTE
+        if of_tensor and self.looked.refuses(container, key):
             raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
         if how is Access.ITEM and reasons.is_foreign_object(container):
             variable = variable_item(container, key)

@@ -10,11 +10,11 @@ import builtins
 import functools
 import gc
 import types
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lucerne._src.base.raw import is_a, own_dict, own_store
+from lucerne._src.base.raw import is_a, looks_plainly, own_dict, own_store
 from lucerne._src.capture import faults
 from lucerne._src.capture.breaks import reasons
 from lucerne._src.capture.breaks.call_policy import (
@@ -58,7 +58,7 @@ from lucerne._src.capture.bytecode.hooks import (
     Stop,
 )
 from lucerne._src.capture.bytecode.machine import Finished, Machine
-from lucerne._src.capture.bytecode.targets import find_in_class, python_function
+from lucerne._src.capture.bytecode.targets import find_in_class, found_natively, python_function
 from lucerne._src.capture.effects.arrays import ARRAYS, BUFFERS
 from lucerne._src.capture.effects.deferred_calls import deferred
 from lucerne._src.capture.effects.journal import Journal
@@ -85,7 +85,7 @@ from lucerne._src.capture.guards.read_log import (
     looked_up,
 )
 from lucerne._src.capture.guards.sources import is_known_home
-from lucerne._src.capture.guards.tensor_reads import REFUSED, TensorReads
+from lucerne._src.capture.guards.tensor_reads import TensorReads
 from lucerne._src.capture.process_state import ProcessState
 from lucerne._src.capture.trace.callbacks import (
     followed,
@@ -127,6 +127,7 @@ _ONLY_WRITES = frozenset(
     )
 )  # fmt: skip
 """Methods of containers that do not look at what is in there."""
+_CONTAINERS = (tuple, list, dict, set, frozenset, deque)
 _NAMED = (list, dict, bytearray)
 """Containers whose items are compared one by one."""
 
@@ -476,7 +477,7 @@ class PartialGraphTracer(Plain):
     def read(self, container: Any, key: Any, value: Any, how: Access) -> Any:
         if is_a(container, TensorBase):
             if how is Access.ATTRIBUTE:
-                if key in REFUSED:
+                if self.looked.refuses(container, key):
                     raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
                 self.looked.attribute(container, key)
                 self.facts.of_tensor(container, key)
@@ -492,7 +493,7 @@ class PartialGraphTracer(Plain):
         if is_a(container, ARRAYS) and how is Access.ATTRIBUTE:
             self.reads.all_of(container)
         if is_a(value, TensorBase) and not self.birth.is_new(container):
-            self.looked.found[id(value)] = value
+            self.looked.find(value)
         slot = slot_of(container, key)
         if slot in self.known.volatile:
             raise stop_for(reasons.made("changing value", None, str(key)))
@@ -540,14 +541,17 @@ class PartialGraphTracer(Plain):
         if is_module(container):
             self.reads.of_module(container, key)
         self.facts.of_object(container, key)
+        if found_natively(container, key):
+            self.reads.all_of(container)
         if self.reads.is_rooted(container) and not is_fixed(container):
             self.reads.attribute(container, key)
             return value
         if is_a(container, type):
-            found = is_plain(value) or is_a(value, (list, dict, set))
-            return self._found(container, key, value) if found else value
+            return self._found(container, key, value) if _is_kept(container, key, value) else value
         own = own_dict(container)
         if is_a(own, dict) and key in own and not self.birth.is_new(container):
+            if looks_plainly(container) and not is_module(container):
+                self.reads.store(container, "__dict__", own)  # (it may get another one)
             return self._found(own, key, value)
         found = find_in_class(type(container), key)
         if type(found) is types.MemberDescriptorType and not self.birth.is_new(container):
@@ -556,9 +560,8 @@ class PartialGraphTracer(Plain):
             if is_a(own, dict) and not self.birth.is_new(container):
                 self.reads.store(own, key, MISSING)
             return value
-        of_class = found is value
-        named = is_plain(value) or is_a(value, (list, dict, set))
-        if of_class and named and not self.birth.is_new(container):
+        named = _is_kept(type(container), key, value)
+        if named and not self.birth.is_new(container):
             if is_a(own, dict):
                 self.reads.store(own, key, MISSING)
             return self._found(type(container), key, value)
@@ -574,9 +577,10 @@ class PartialGraphTracer(Plain):
             real = value if found is not None else self.real_of(value)
             self.reads.store(store, key, real)
             return value if found is None else found
-        if is_a(value, (tuple, list, dict)) and id(value) not in self.known.stable:
-            self.known.stable.add(id(value))
-            self.known.kept.append(value)  # so that no id is used twice
+        for known in (value, own_dict(value)):
+            if is_a(known, _CONTAINERS) and id(known) not in self.known.stable:
+                self.known.stable.add(id(known))
+                self.known.kept.append(known)  # so that no id is used twice
         self.reads.store(store, key, value)
         return value
 
@@ -652,6 +656,12 @@ class PartialGraphTracer(Plain):
         for x in self.machine.frames[-1].stack[-4:]:  # that something was not there is read too
             self.reads.all_of(x)
         return None
+
+
+def _is_kept(kind: type, key: str, value: Any) -> bool:
+    """Whether a value is kept in a class, as it is. (Functions and the like are compared there.)"""
+    plain = not is_fixed(value) and not is_a(value, types.FunctionType)
+    return find_in_class(kind, key) is value and (plain or is_plain(value))
 
 
 def slot_of(container: Any, key: Any) -> Any:

@@ -19,6 +19,7 @@ from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.executed_code import ExecutedCode, note_stack
 from lucerne._src.base.process.source_location import Origin, Place, owner_of, user_place
 from lucerne._src.base.unspecialized import IN_KEY, GivenFloat, NumberUse, note
+from lucerne._src.capture.trace.bodies import BodyRecords
 from lucerne._src.capture.trace.constants import known_values
 from lucerne._src.capture.trace.fake import CaptureError, DataNeededError, fake_tensor, is_fake
 from lucerne._src.ir import op as op_
@@ -62,6 +63,8 @@ class Recorder(Interpreter):
     def __init__(self, whole: Any) -> None:
         self.graph = Graph()
         self.whole = whole
+        self.bodies = BodyRecords(self) if type(self) is Recorder else None
+        """Of composites that are taken apart; None: they run each time."""
         self.instead: Callable[[Op, tuple[Any, ...]], Any] | None = getattr(whole, "instead", None)
         self.outside: list[Any] = []
         """The tensor of each input of the graph."""
@@ -105,6 +108,8 @@ class Recorder(Interpreter):
         """Whether there was a number that may be a size, and that only a run tells."""
         self.handled = False
         """Whether an op that may raise for its values stands where the function handles errors."""
+        self.looks = 0
+        """How often values of a tensor were asked for that may be known."""
         self.refusal: CaptureError | None = None
         """What was raised last because a graph can't hold it: a function may catch it."""
 
@@ -270,7 +275,7 @@ class Recorder(Interpreter):
         if meta.dtype is not first._meta.dtype:
             raise CaptureError("one memory is read as tensors of different types")
         args = (base, tuple(meta.shape), meta.strides, at)
-        return self._node(AS_STRIDED, args, [meta])[0]
+        return self.node(AS_STRIDED, args, [meta])[0]
 
     def _join(self, t: Any) -> None:
         """A tensor from outside lies in the memory of another one."""
@@ -282,6 +287,19 @@ class Recorder(Interpreter):
         self._values[id(t)] = value, _place(t)
         self._by_place.setdefault(_place(t), value)
         self._kept.append(t)
+
+    def know_made(self, t: Any, value: Value) -> None:
+        """A tensor stands for what a node has made, in memory of its own."""
+        self._know(t, value)
+        self._roots[id(t._storage.buffer)] = value, t
+
+    def marks(self) -> tuple[Any, ...]:
+        """What stays as it is while nothing but nodes is recorded."""
+        return (
+            len(self.constants), len(self.draws), len(self.checks), len(self.joined),
+            len(self.covers), len(self.dropped), len(self._numbers), self.keeps_draws,
+            self.draw_at, self.asked_sizes, self.handled, self.refusal, self.looks,
+        )  # fmt: skip
 
     @property
     def seen_tensors(self) -> list[Any]:
@@ -347,6 +365,7 @@ class Recorder(Interpreter):
 
     def known_tensor(self, t: Any) -> Any | None:
         """A tensor with the values that this one has at every call; None: they are not known."""
+        self.looks += 1
         if not self.knows_values or not self.has_seen(t):
             return None
         constants = frozenset(self.constants)
@@ -376,7 +395,7 @@ class Recorder(Interpreter):
             tuple(map(self.value, a)) if isinstance(a, tuple) else self.value(a) for a in args
         )
         if type(out) is InPlace:
-            self._node(op, placed, [])
+            self.node(op, placed, [])
             return None
         if op.data_dependent:
             found = self._known_result(op, args)
@@ -394,13 +413,12 @@ class Recorder(Interpreter):
         outs = result if isinstance(result, tuple) else (result,)
         found = [o._meta for o in outs]
         kept = self.keeps_draws and op.kind == op_.RANDOM
-        values = self._drawn(op, placed, found) if kept else self._node(op, placed, found)
+        values = self._drawn(op, placed, found) if kept else self.node(op, placed, found)
         if self._dropped and op.kind != op_.VIEW:
             self.dropped[values[0]], self._dropped = self._dropped, []
+        know = self._know if op.kind == op_.VIEW else self.know_made
         for o, v in zip(outs, values, strict=True):
-            self._know(o, v)
-            if op.kind != op_.VIEW:
-                self._roots[id(o._storage.buffer)] = v, o
+            know(o, v)
         return result
 
     def sized_by_data(self, op: Op, args: tuple[Any, ...], placed: tuple[Any, ...]) -> Any:
@@ -410,7 +428,11 @@ class Recorder(Interpreter):
             f"{op.name}: the shape of its result depends on the data, which a graph can't hold"
         )
 
+    def body(self, op: Op, args: tuple[Any, ...], run: Callable[..., Any]) -> Any:
+        return run(op, args) if self.bodies is None else self.bodies.run(op, args, run)
+
     def integer(self, t: Any) -> Any:
+        self.looks += 1
         self.asked_sizes = self.asked_sizes or t._meta.dtype.category == dt.INTEGER
         return None
 
@@ -442,16 +464,16 @@ class Recorder(Interpreter):
         """Random numbers that may be wanted again: copies of a value that nobody writes to."""
         key = op, tuple(metas), tuple(a for a in args if type(a) is not Value)
         if self.draw_at is None:
-            self.draws.append((key, self._node(op, args, metas)))
+            self.draws.append((key, self.node(op, args, metas)))
             values = self.draws[-1][1]
         else:
             if self.draw_at >= len(self.draws) or self.draws[self.draw_at][0] != key:
                 raise CaptureError("a checkpoint draws other random numbers when it runs again")
             values = self.draws[self.draw_at][1]
             self.draw_at += 1
-        return tuple(self._node(_CLONE, (v, lo.preserve_format), [v.meta])[0] for v in values)
+        return tuple(self.node(_CLONE, (v, lo.preserve_format), [v.meta])[0] for v in values)
 
-    def _node(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
+    def node(self, op: Op, args: tuple[Any, ...], metas: list[TensorMeta]) -> tuple[Value, ...]:
         if ExecutedCode.codes is not None:
             note_stack(sys._getframe(1))
         outputs = tuple(self.graph.value(m) for m in metas)

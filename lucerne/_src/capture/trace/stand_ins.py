@@ -22,6 +22,7 @@ from lucerne._src.capture.trace.fake import (
     StandIn,
     fake_storage,
     fit_storage,
+    is_fake,
 )
 from lucerne._src.capture.trace.input_sources import (
     ARGUMENT,
@@ -44,7 +45,7 @@ class Tracing:
         self.reach, self.recorder = reach, recorder
         self.owners: list[GradientOwner] = []
         """Leaves from outside, with the gradients they have."""
-        self.looked = TensorReads(self.is_outside)
+        self.looked = TensorReads(self.is_outside, self._found)
         self.sources: dict[int, InputSource] = {}
         """By id of a tensor of the trace."""
         self.edges: dict[int, Edge] = {}
@@ -78,6 +79,12 @@ class Tracing:
     def is_outside(self, t: Any) -> bool:
         """Whether a tensor of the trace was there before, or stands for one that was."""
         return id(t) in self.sources or id(t) in self.reach.tensors
+
+    def _found(self, t: Any) -> None:
+        """The function comes to a tensor in a place that `reach` does not know."""
+        if not is_fake(t) and id(t) not in self.reach.tensors:
+            self.geometry.append((t, *geometry_of(t)))
+            self.flags.append((t, t._needs_grad))
 
     def asked_place(self, t: Any) -> None:
         """It was asked where a tensor lies. What was made since lies where it would in eager, and a

@@ -209,7 +209,7 @@ def _row(file: FileBuilder, value: Any) -> Any:
     if isinstance(value, lu.Tensor):
         value = whole(value)
     if isinstance(value, TensorPart):
-        array = Flat(value.tensor).array
+        array = Flat(value.tensor.detach().cpu()).array
         raw = memoryview(array.view(np.uint8).data) if array.size else memoryview(b"")
         kind = str(value.tensor.dtype).rpartition(".")[2]
         return kind, value.shape, vars(file.add(raw, value.offsets, value.sizes))

@@ -12,6 +12,7 @@ from typing import Any
 from lucerne._src.backends.contract.placement import Placement, Replicate
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh, current_mesh
 from lucerne._src.distributed.mesh.dtensor import layout_of, place_in_memory
+from lucerne._src.ir.dispatch import call_back
 from lucerne._src.ops.copy.place import placed
 from lucerne._src.tensor import api as lu
 
@@ -56,9 +57,11 @@ def distribute_module(
             partition_fn(name, part, mesh)
     replicate_the_rest(module, mesh)
     if input_fn is not None:
-        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, mesh))
+        before = input_fn
+        module.register_forward_pre_hook(lambda m, inputs: call_back(before, m, inputs, mesh))
     if output_fn is not None:
-        module.register_forward_hook(lambda m, inputs, outputs: output_fn(m, outputs, mesh))
+        after = output_fn
+        module.register_forward_hook(lambda m, inputs, outputs: call_back(after, m, outputs, mesh))
     return module
 
 

@@ -8,14 +8,21 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.process import notices
-from lucerne._src.base.process.error_notes import hide_frames
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.process.profiler_hook import FUNCTION, Watch, watched
 from lucerne._src.ir.dispatch import state as dispatch_state
 from lucerne._src.tensor.autograd import records
 from lucerne._src.tensor.autograd.engine import run_backward
+from lucerne._src.tensor.autograd.graph import wants_values_only
 from lucerne._src.tensor.autograd.hooks import RemovableHandle
 from lucerne._src.tensor.autograd.mapping import batched_gradients, check_batched
-from lucerne._src.tensor.autograd.node import Edge, accumulate, gradient_edge
+from lucerne._src.tensor.autograd.node import (
+    AccumulateGrad,
+    Edge,
+    GradientNode,
+    accumulate,
+    gradient_edge,
+)
 from lucerne._src.tensor.autograd.state import ADDING, LeafHooks, ViewState, requires_grad, state_of
 from lucerne._src.tensor.autograd.towards import gradients_towards
 from lucerne._src.tensor.base import TensorBase, make_tensor
@@ -158,6 +165,8 @@ def root_gradient(t: Any, g: Any) -> Any:
             )
         if Watch.current is None and not dispatch_state.seen:
             return records.one(t._meta).clone()  # hooks may write to it
+        if Watch.current is None and wants_values_only() and _is_only_read(gradient_edge(t)[0]):
+            return records.one(t._meta)
         return watched("aten::ones_like", FUNCTION, partial(records.one.__wrapped__, t._meta))
     if not isinstance(g, TensorBase):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -173,6 +182,14 @@ def root_gradient(t: Any, g: Any) -> Any:
             f"dtype of {t._meta.dtype}."
         )
     return g
+
+
+def _is_only_read(node: GradientNode) -> bool:
+    """Whether what arrives at a node goes to a program that looks at its gradients itself, and to
+    nobody else: it may be a tensor that others are given too, and no op has to make it, which
+    somebody who looks at values would be shown."""
+    hooks = node.tensor_hooks or node.pre_hooks or node.post_hooks
+    return node.is_watched and not hooks and type(node) is not AccumulateGrad
 
 
 def _is_real_number(t: Any) -> bool:
@@ -193,7 +210,7 @@ def backward(
     try:
         _backward(tensors, grad_tensors, retain_graph, create_graph, inputs)
     except Exception as error:
-        hide_frames(error)
+        entry_failed(error)
         raise
 
 

@@ -84,9 +84,11 @@ def sees_each_op() -> bool:
 def wants_values_only() -> bool:
     """Whether those who want to see ops want to know of values that are not finite, and nothing
     else: then programs may run as they are, if they look at what they give."""
-    looks = anomaly.enabled and (anomaly.check_nan or anomaly.looks is not None)
-    others = state.kernel_level or hooks.stack or not all(x.wants_values for x in state.call_level)
-    return looks and not others
+    if not anomaly.enabled or (anomaly.looks is None and not anomaly.check_nan):
+        return False
+    if state.kernel_level or hooks.stack:
+        return False
+    return all(x.wants_values for x in state.call_level)
 
 
 @contextmanager

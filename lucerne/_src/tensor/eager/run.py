@@ -196,13 +196,19 @@ def _run_composite(op: Op, args: tuple[Any, ...]) -> Any:
     if recorded and op.explicit:
         _state.grad_enabled = False
         try:
-            result = body_of(op, args)
+            result = _body(op, args)
         finally:
             _state.grad_enabled = True
         result = record.detached_from_inputs(result, args)
         record.record(op, args, result)
         return result
-    return body_of(op, args)
+    return body_of(op, args) if recorded else _body(op, args)
+
+
+def _body(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of a body that autograd does not look at."""
+    stack = _state.kernel_level
+    return stack[-1].body(op, args, body_of) if stack else body_of(op, args)
 
 
 dispatch.install(run)

@@ -15,6 +15,7 @@ from lucerne._src.base import shape as sh
 from lucerne._src.base.defaults import DefaultDevice as DefaultDevice
 from lucerne._src.base.device import device as Device
 from lucerne._src.base.process import notices
+from lucerne._src.base.process.error_notes import entry_failed
 from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.base.shape import Size
 from lucerne._src.base.unspecialized import Guarding, Symbolic
@@ -51,7 +52,11 @@ def tensor(
             "rather than torch.tensor(sourceTensor).",
             stacklevel=2,
         )
-    made = build(data, as_optional_dtype(dtype), as_optional_device(device))
+    try:
+        made = build(data, as_optional_dtype(dtype), as_optional_device(device))
+    except Exception as error:
+        entry_failed(error)
+        raise
     return made.requires_grad_(requires_grad) if requires_grad else made
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lucerne._src.base.process.source_location import any_line
 from lucerne._src.ir import argument_errors, dispatch
 from lucerne._src.ir.dispatch import InPlace
 from lucerne._src.ir.meta import NUMBER_METAS
@@ -61,10 +62,14 @@ def ask(
 ) -> Any:
     """The answer of the first overriding argument that has one."""
     types = tuple(type(f) for f in found)
-    for f in found:
-        result = f.__torch_function__(func, types, args, kwargs)
-        if result is not NotImplemented:
-            return result
+    line = any_line()
+    try:
+        for f in found:
+            result = f.__torch_function__(func, types, args, kwargs)
+            if result is not NotImplemented:
+                return result
+    finally:
+        any_line(line)
     listed = "".join(f"\n  - tensor subclass {t}" for t in types)
     raise TypeError(
         f"Multiple dispatch failed for '{name or resolve_name(func)}'; all __torch_function__ "

@@ -126,6 +126,8 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Any] | None = Non
 
 def _is_plain(t: Any, meta: TensorMeta) -> bool:
     """Whether stacking is copying bytes: like the first one, on the host, without history."""
+    if not isinstance(t, lu.Tensor):
+        return False
     mine = t._meta
     alike = mine is meta or (mine.shape == meta.shape and mine.dtype is meta.dtype)
     if not alike or mine.flipped or type(t) is not lu.Tensor or meta.device.type != backends.HOST:

@@ -69,6 +69,8 @@ class Blocks:
         self.numbers: list[tuple[int, str, int]] = []
         """Number of the call, letter, address of its words."""
         self._template = b""
+        self._extra: dict[int, tuple[Any, Any]] = {}
+        """By id: the fixed words of kernels, as they are and as memory."""
 
     def fill(
         self, which: int, kernel: NativeKernel, step: Step, left_out: int | None = None
@@ -96,8 +98,17 @@ class Blocks:
             else:
                 ctypes.memmove(at, (ctypes.c_int64 * 2)(*encode_number(letter, value)), 16)
             at += 16
-        extra = [signed(x) for x in kernel.extra]
-        ctypes.memmove(at, (ctypes.c_int64 * len(extra))(*extra), 8 * len(extra))
+        extra = self._extra_words(kernel)
+        ctypes.memmove(at, extra, ctypes.sizeof(extra))
+
+    def _extra_words(self, kernel: NativeKernel) -> Any:
+        """The fixed words of a kernel, which many steps may share."""
+        held, words = self._extra.get(id(kernel.extra), (None, None))
+        if held is None:
+            found = [signed(x) for x in kernel.extra]
+            words = (ctypes.c_int64 * len(found))(*found)
+            self._extra[id(kernel.extra)] = kernel.extra, words
+        return words
 
     def _point(self, word: int, place: Place) -> None:
         if place.kind == CONSTANT:

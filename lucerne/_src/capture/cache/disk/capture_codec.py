@@ -26,7 +26,15 @@ from lucerne._src.capture.cache.disk.key import CacheKey, UnstorableError
 from lucerne._src.capture.cache.disk.program_codec import ProgramWriter, Reader, StaleError
 from lucerne._src.capture.effects.stores import MISSING, PLAIN, Slot
 from lucerne._src.capture.guards.reachable import ReachableState, is_optimizer
-from lucerne._src.capture.guards.tensor_reads import GRADIENT_IS, HAS, IS, LAYOUT, PLACE, Fact
+from lucerne._src.capture.guards.tensor_reads import (
+    GRADIENT_IS,
+    HAS,
+    HISTORY,
+    IS,
+    LAYOUT,
+    PLACE,
+    Fact,
+)
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.capture.trace.input_sources import (
     ARGUMENT,
@@ -95,10 +103,11 @@ class CodecStates:
         made: list[Any] = []
         names: dict[int, Any] = {}
         for optimizer, before in zip(self.optimizers, self._before, strict=True):
+            groups = _groups_of(optimizer)
             for p, state in optimizer.state.items():
                 if before.get(id(p), None) == bool(state):
                     continue
-                number, group = self.world.number_of(p), _group_of(optimizer, p)
+                number, group = self.world.number_of(p), groups.get(id(p))
                 known = number is not None and group is not None
                 if not known or (state and not hasattr(optimizer, "_begin")):
                     raise UnstorableError(f"{type(optimizer).__name__} makes states in its own way")
@@ -109,11 +118,13 @@ class CodecStates:
         return made, names
 
 
-def _group_of(optimizer: Any, p: Any) -> int | None:
+def _groups_of(optimizer: Any) -> dict[int, int]:
+    """By id of a parameter: the number of the first group that has it."""
+    found: dict[int, int] = {}
     for k, group in enumerate(optimizer.param_groups):
-        if any(p is q for q in group["params"]):
-            return k
-    return None
+        for p in group["params"]:
+            found.setdefault(id(p), k)
+    return found
 
 
 def begin_states(begun: Sequence[Any], world: CacheKey) -> list[dict[str, Any]]:
@@ -145,8 +156,11 @@ class CaptureWriter(ProgramWriter):
         self.outcomes: list[Any] = []
 
     def capture(self, captured: Captured) -> Any:
-        known = {f.name for f in dataclasses.fields(captured)}
-        unknown = [n for n in known - _KNOWN_FIELDS if getattr(captured, n)]
+        known = _KNOWN_FIELDS
+        if all(use.facts == IN_KEY for use in captured.backward_uses):
+            known = known | {"backward_uses"}  # (the program is found by its code)
+        fields = {f.name for f in dataclasses.fields(captured)}
+        unknown = [n for n in fields - known if getattr(captured, n)]
         if unknown:
             raise UnstorableError(f"a capture with {', '.join(sorted(unknown))}")
         made = {
@@ -176,7 +190,7 @@ class CaptureWriter(ProgramWriter):
         if fact.kind == LAYOUT:
             meta, offset, needs_grad = fact.value
             return [*told, self.meta(meta), offset, needs_grad]
-        if fact.kind == PLACE:
+        if fact.kind in (PLACE, HISTORY):
             return [*told, fact.value]
         if fact.kind == HAS and fact.value is MISSING:
             return [*told, fact.name]
@@ -375,6 +389,8 @@ class CaptureReader(Reader):
             return Fact(LAYOUT, of, (self.metas[meta], int(offset), bool(needs_grad)))
         if kind == PLACE:
             return Fact(PLACE, of, None if more[0] is None else (int(more[0][0]), int(more[0][1])))
+        if kind == HISTORY:
+            return Fact(HISTORY, of, bool(more[0]))
         return Fact(HAS, of, MISSING, name=more[0]) if kind == HAS else Fact(GRADIENT_IS, of, None)
 
     def set_attributes(self, data: Any) -> None:

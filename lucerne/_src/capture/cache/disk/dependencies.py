@@ -35,11 +35,13 @@ class CodeDependencies:
             sys._getframe(1),
             True,
         )
+        ExecutedCode.noted_run = 0
         return self
 
     def __exit__(self, *problem: object) -> None:
         self.is_complete = ExecutedCode.is_complete
         ExecutedCode.codes, ExecutedCode.outermost, ExecutedCode.is_complete = self._outer
+        ExecutedCode.noted_run = 0
 
     @property
     def foreign(self) -> Iterator[tuple[types.CodeType, types.CodeType | None]]:

@@ -22,6 +22,8 @@ from lucerne._src.ir import results
 def written(reach: ReachableState, world: CacheKey, writer: ProgramWriter) -> Any:
     """Data of what the guards over a reach compare."""
     stores = _Stores(world)
+    if any(expected.is_tied for expected in reach.expected):
+        raise UnstorableError("it asks whether two places hold one tensor, and replaces one")
     modules = None
     if reach.read_modules is not None:
         modules = [

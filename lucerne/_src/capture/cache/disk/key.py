@@ -373,6 +373,8 @@ class CacheKey:
 
     def _partial(self, x: functools.partial[Any], at: Path) -> None:
         self._say("partial")
+        if type(x) is not functools.partial:
+            self.see(type(x), at)
         for part in (x.func, x.args, x.keywords):
             self.see(part, at)
 

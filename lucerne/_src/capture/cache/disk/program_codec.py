@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lucerne._src.backends.contract.control_flow import SubProgram
+from lucerne._src.backends.contract.step_runner import shape_of
 from lucerne._src.base import dtype as dt
 from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device
@@ -55,6 +56,8 @@ class ProgramWriter:
         """(number of the meta, bytes)."""
         self._metas: dict[TensorMeta, int] = {}
         self._graphs: dict[str, int] = {}
+        self._shapes: dict[Any, int] = {}
+        """The same by what an executable depends on: no text has to be made to find it."""
         self._origins: dict[Origin, int] = {}
 
     # ---- values --------------------------------------------------------------------------------
@@ -148,6 +151,15 @@ class ProgramWriter:
 
     def _graph(self, graph: Graph) -> int:
         """Equal graphs are written once."""
+        if graph.writes or not all(isinstance(v.meta, TensorMeta) for v in graph.inputs):
+            return self._new_graph(graph)  # (of numbers an executable asks the type alone)
+        shape = shape_of(graph)
+        found = self._shapes.get(shape)
+        if found is None:
+            found = self._shapes[shape] = self._new_graph(graph)
+        return found
+
+    def _new_graph(self, graph: Graph) -> int:
         *made, writes = self.described(graph)
         if writes:
             raise UnstorableError("a step of the program writes to its inputs")
@@ -187,7 +199,7 @@ class ProgramWriter:
 
     def whole_graph(self, graph: Graph) -> int:
         """A graph that was not made a program yet, by number."""
-        return self._graph(graph)
+        return self._new_graph(graph)
 
     def tables(self) -> dict[str, Any]:
         """What the data refers to; the bytes of constants are apart."""
