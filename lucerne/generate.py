@@ -15,3 +15,6 @@ from lucerne._src.generate.models import DecoderConfig as DecoderConfig
 from lucerne._src.generate.sampling import GREEDY as GREEDY
 from lucerne._src.generate.sampling import Sampler as Sampler
 from lucerne._src.generate.sampling import Sampling as Sampling
+from lucerne._src.generate.text import TextStream as TextStream
+from lucerne._src.generate.text import Vocabulary as Vocabulary
+from lucerne._src.generate.text import load_vocabulary as load_vocabulary

@@ -18,18 +18,33 @@ def text(s: str) -> bytes:
     return struct.pack("<Q", len(raw)) + raw
 
 
+def _fact(value: Any) -> tuple[int, bytes]:
+    """The kind of a fact, as the format numbers it, and its bytes."""
+    if isinstance(value, list):
+        kinds = [_fact(each) for each in value]
+        head = struct.pack("<IQ", kinds[0][0], len(kinds))
+        return 9, head + b"".join(raw for _, raw in kinds)
+    if isinstance(value, bool):
+        return 7, bytes([value])
+    if isinstance(value, str):
+        return 8, text(value)
+    if isinstance(value, float):
+        return 6, struct.pack("<f", value)
+    return 4, struct.pack("<I", value)
+
+
 def gguf(
     tensors: dict[str, tuple[tuple[int, ...], int, bytes]],
     version: int = 3,
-    more: dict[str, int | float] | None = None,
+    more: dict[str, Any] | None = None,
     kind: str = "llama",
 ) -> bytes:
     """A file of tensors given as (shape, kind, content), with `more` facts."""
     facts = text("general.architecture") + struct.pack("<I", 8) + text(kind)
     facts += text("some.list") + struct.pack("<IIQ3i", 9, 5, 3, 1, 2, 3)
     for name, value in (more or {}).items():
-        how = "<If" if isinstance(value, float) else "<II"
-        facts += text(name) + struct.pack(how, 6 if isinstance(value, float) else 4, value)
+        number, raw = _fact(value)
+        facts += text(name) + struct.pack("<I", number) + raw
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), 2 + len(more or {})) + facts
     body = b""
     for name, (shape, kind, content) in tensors.items():

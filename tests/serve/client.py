@@ -106,3 +106,10 @@ async def ask(
              "headers": [(k.encode(), v.encode()) for k, v in lines.items()]}  # fmt: skip
     await app(scope, receive, send)
     return answer
+
+
+def pieces(body: bytes) -> list[Any]:
+    """The objects of a stream, which ends as it must."""
+    *lines, last, nothing = body.decode().split("\n\n")
+    assert (last, nothing) == ("data: [DONE]", "")
+    return [json.loads(line.removeprefix("data: ")) for line in lines]

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.serve.client import scaled_body, write_model
+from tests.serve.client import pieces, scaled_body, write_model
+from tests.serve.language import write
 
 INFER = "/v2/models/scaled/infer"
 needs_uvicorn = pytest.mark.skipif(
@@ -47,9 +48,10 @@ def _ask(port: int, method: str, path: str, body: Any = None, seconds: float = 6
 class Running:
     """A server that has started."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path | None, *options: str) -> None:
         self.port = _free_port()
-        command = [sys.executable, "-m", "lucerne", "serve", str(folder), "--port", str(self.port)]
+        command = [sys.executable, "-m", "lucerne", "serve", "--port", str(self.port)]
+        command += [] if folder is None else [str(folder)]
         self.process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE)
         for _ in range(600):
             try:
@@ -109,6 +111,56 @@ def test_requests_killed_clients_huge_bodies_and_the_end(server: Running) -> Non
     assert server.end() == 0
     late.join(60)
     assert found[100][0] == 200
+
+
+@needs_uvicorn
+def test_texts_of_a_language_model(tmp_path: Path) -> None:
+    server = Running(None, "--language-model", f"tiny={write(tmp_path)}", "--slots", "2")
+    try:
+        asked = {"model": "tiny", "prompt": "hello", "max_tokens": 6, "temperature": 0}
+        status, body = _ask(server.port, "POST", "/v1/completions", asked)
+        assert status == 200
+        text = json.loads(body)["choices"][0]["text"]
+        streamed = _ask(server.port, "POST", "/v1/completions", {**asked, "stream": True})[1]
+        assert "".join(p["choices"][0]["text"] for p in pieces(streamed)) == text
+        # A client that hangs up in the middle of its stream; the server ends well after it.
+        with socket.create_connection(("127.0.0.1", server.port)) as link:
+            raw = json.dumps({**asked, "stream": True, "max_tokens": 60}).encode()
+            head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(raw)}\r\n\r\n"
+            link.sendall(head.encode() + raw)
+            assert link.recv(15) == b"HTTP/1.1 200 OK"
+        assert server.end() == 0
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("openai") is None,
+    reason="OpenAI's own client is not among the tests' needs; the routes are tested without it",
+)
+@needs_uvicorn
+def test_openai_s_own_client(tmp_path: Path) -> None:
+    import openai
+
+    server = Running(None, "--language-model", str(write(tmp_path)))
+    try:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none")
+        assert [m.id for m in client.models.list()] == ["small"]
+        asked: Any = {"model": "small", "temperature": 0, "max_tokens": 6}
+        text = client.completions.create(prompt="hello", **asked).choices[0].text
+        assert text
+        asked["messages"] = [{"role": "user", "content": "hello"}]
+        whole = client.chat.completions.create(**asked)
+        stream = client.chat.completions.create(**asked, stream=True)
+        parts = [part.choices[0].delta.content or "" for part in stream]
+        assert "".join(parts) == whole.choices[0].message.content
+        with pytest.raises(openai.BadRequestError, match="'tools' is not there"):
+            client.chat.completions.create(**asked, tools=[{"type": "function"}])
+        with pytest.raises(openai.NotFoundError, match="served are small"):
+            client.completions.create(model="other", prompt="x")
+    finally:
+        server.end()
 
 
 @needs_uvicorn

@@ -33,7 +33,7 @@ class GenerationRequest:
     """Called after each token, and when the request ends, by the thread that steps."""
     tokens: list[int] = field(default_factory=list)
     ended: str = ""
-    """Why: "stop", "length" or "cancelled"; empty while it runs."""
+    """Why: "stop", "length", "cancelled" or "failed"; empty while it runs."""
     kept_logits: list[Tensor] | None = None
     """Where the logits of each token are put, if it is a list."""
 
@@ -76,6 +76,8 @@ class Batcher:
         self._lock = forks.lock()
         self.steps = 0
         """Calls of the program of all slots."""
+        self.written = 0
+        """Tokens of all requests."""
 
     # ---- from any thread ---------------------------------------------------------------------
 
@@ -125,6 +127,13 @@ class Batcher:
         if running:
             self._write(running)
         return reading is not None or bool(running)
+
+    def fail(self) -> None:
+        """End what runs, after an error of the model: what its slots hold is nobody's now."""
+        for slot in self.slots:
+            if slot.request is not None:
+                slot.request.ended = slot.request.ended or "failed"
+                self._leave(slot)
 
     def run(self) -> None:
         """Steps until all requests have ended."""
@@ -177,6 +186,7 @@ class Batcher:
             request.kept_logits.append(logits.clone())
         token = slot.sampler.choose(logits)
         request.tokens.append(token)
+        self.written += 1
         if not request.ended:
             full = len(request.tokens) >= request.max_new_tokens
             request.ended = "stop" if token in request.stop else "length" if full else ""

@@ -1,16 +1,18 @@
-"""The routes of the Open Inference Protocol, and the server's life."""
+"""The routes, of the Open Inference Protocol and of OpenAI's clients, and the server's life."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lucerne._src.base.process import notices
+from lucerne._src.serve import completions
 from lucerne._src.serve.http import ClientGoneError, Exchange, HTTPError, Receive, Send
+from lucerne._src.serve.language_models import LanguageModel, LanguageModelSource
 from lucerne._src.serve.metrics import Metrics
 from lucerne._src.serve.programs import ServedProgram
 from lucerne._src.serve.queues import BatchQueue
@@ -33,16 +35,31 @@ class ServeLimits:
     most_bytes: int = 64 << 20
     """Of the body of a request."""
     seconds: float = 30.0
-    """Until an answer; then it is 504."""
+    """Until an answer, or a language model's next token; then it is 504."""
 
 
 class App:
-    """The server as an ASGI application: `App(folder)` in any server of that kind."""
+    """The server as an ASGI application: `App(folder)` in any server of that kind.
 
-    def __init__(self, folder: str | Path, limits: ServeLimits | None = None) -> None:
-        self.folder, self.limits = Path(folder), limits or ServeLimits()
+    `folder` holds exported programs, `language_models` are files of their own; either may be left
+    out.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        limits: ServeLimits | None = None,
+        language_models: Sequence[LanguageModelSource] = (),
+    ) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.limits, self.sources = limits or ServeLimits(), list(language_models)
+        names = [source.name for source in self.sources]
+        if len(set(names)) != len(names):
+            raise ValueError(f"language models have names of their own, got {', '.join(names)}")
         self.metrics = Metrics()
         self._repository: Repository | None = None
+        self._language_models: dict[str, LanguageModel] = {}
+        self._since = int(time.time())
 
     @property
     def repository(self) -> Repository:
@@ -55,6 +72,11 @@ class App:
         """Load all models."""
         made = Repository(self.folder, self._queue)
         await made.load_all()
+        for source in self.sources:
+            model, vocabulary = await asyncio.to_thread(source.load)
+            self._language_models[source.name] = LanguageModel(
+                source, model, vocabulary, self.metrics, self.limits.most_waiting
+            )
         self._repository = made
 
     async def stop(self) -> None:
@@ -62,6 +84,8 @@ class App:
         ending, self._repository = self._repository, None
         if ending is not None:
             await ending.close()
+        writing, self._language_models = self._language_models, {}
+        await asyncio.gather(*(each.close() for each in writing.values()))
 
     def _queue(self, name: str, program: ServedProgram) -> BatchQueue:
         limits = self.limits
@@ -97,12 +121,13 @@ class App:
 
     async def _exchange(self, x: Exchange) -> None:
         began, model = time.monotonic(), ""
+        parts = [p for p in x.path.split("/") if p]
         try:
-            parts = [p for p in x.path.split("/") if p]
             model = self._counted(parts)
             await self._route(x, parts)
         except HTTPError as error:
-            await x.answer_json({"error": error.text}, error.status)
+            told = completions.error_body(error) if parts[:1] == ["v1"] else {"error": error.text}
+            await x.answer_json(told, error.status)
         except ClientGoneError:
             x.status = 0
         except Exception as error:
@@ -141,8 +166,28 @@ class App:
                 await self._model(x, self.repository.find(name, version), rest)
             case ("GET", "v2", "models", name, *rest):
                 await self._model(x, self.repository.find(name, None), rest)
+            case ("GET", "v1", "models"):
+                await x.answer_json({"object": "list", "data": self._listed()})
+            case ("GET", "v1", "models", name) if name in self._language_models:
+                await x.answer_json(next(m for m in self._listed() if m["id"] == name))
+            case ("POST", "v1", "completions"):
+                await self._write(x, chat=False)
+            case ("POST", "v1", "chat", "completions"):
+                await self._write(x, chat=True)
             case _:
                 raise HTTPError(404, f"no route {x.method} {x.path[:200]}")
+
+    def _listed(self) -> list[dict[str, Any]]:
+        return [{"id": name, "object": "model", "created": self._since, "owned_by": NAME}
+                for name in self._language_models]  # fmt: skip
+
+    async def _write(self, x: Exchange, chat: bool) -> None:
+        """Text of a language model."""
+        if self._repository is None:
+            raise HTTPError(503, "the server has not started, or is ending")
+        body = await x.body(self.limits.most_bytes)
+        asked = completions.read_asked(body, self._language_models, chat)
+        await completions.answer(x, asked, self.limits.seconds)
 
     def _index(self) -> list[dict[str, str]]:
         served = self.repository.served.values()

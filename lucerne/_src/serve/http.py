@@ -69,6 +69,16 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
         await self._send({"type": "http.response.body", "body": body})
 
+    async def begin(self, kind: str) -> None:
+        """Begin an answer whose parts follow."""
+        self.status = 200
+        head = [(b"content-type", kind.encode("latin-1")), (b"cache-control", b"no-cache")]
+        await self._send({"type": "http.response.start", "status": 200, "headers": head})
+
+    async def part(self, body: bytes, *, last: bool = False) -> None:
+        """A part of an answer that has begun."""
+        await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+
     async def answer_json(self, value: Any, status: int = 200) -> None:
         """Send a value as JSON."""
         await self.answer(status, json.dumps(value).encode())

@@ -50,6 +50,7 @@ class Metrics:
         self._program: dict[Key, Histogram] = {}
         self._rows: dict[Key, Histogram] = {}
         self._together: dict[Key, int] = {}
+        self._tokens: dict[Key, int] = {}
 
     def answered(self, model: str, code: int, seconds: float) -> None:
         """A request was answered (code 0: its client was gone)."""
@@ -64,6 +65,13 @@ class Metrics:
         self._rows.setdefault(key, Histogram(_ROWS)).add(rows)
         self._program.setdefault(key, Histogram(_SECONDS)).add(seconds)
 
+    def wrote(self, model: str, tokens: int, seconds: float, waiting: int) -> None:
+        """A language model took a step, which gave so many tokens."""
+        key = (("model", model),)
+        self._tokens[key] = self._tokens.get(key, 0) + tokens
+        self._program.setdefault(key, Histogram(_SECONDS)).add(seconds)
+        self.waiting(model, waiting)
+
     def waiting(self, model: str, count: int) -> None:
         """So many requests are in a queue now."""
         self._waiting[(("model", model),)] = count
@@ -74,6 +82,7 @@ class Metrics:
         for name, kind, says, values in (
             ("lucerne_requests_total", "counter", "requests by status", self._requests),
             ("lucerne_batched_requests_total", "counter", "requests in calls", self._together),
+            ("lucerne_tokens_total", "counter", "tokens written", self._tokens),
             ("lucerne_waiting_requests", "gauge", "requests in the queue", self._waiting),
         ):
             made += [f"# HELP {name} {says}", f"# TYPE {name} {kind}"]

@@ -31,19 +31,24 @@ class Repository:
     ready, and those that the old one has are answered before it goes.
     """
 
-    def __init__(self, folder: Path, queue_of: Callable[[str, ServedProgram], BatchQueue]) -> None:
+    def __init__(
+        self, folder: Path | None, queue_of: Callable[[str, ServedProgram], BatchQueue]
+    ) -> None:
         self.folder, self._queue_of = folder, queue_of
         self.served: dict[str, LoadedVersion] = {}
         self._loading = asyncio.Lock()
 
     def names(self) -> list[str]:
         """Models that have a version, served or not."""
+        if self.folder is None:
+            return []
         found = (p for p in sorted(self.folder.iterdir()) if p.is_dir())
-        return [p.name for p in found if self._versions(p.name)]
+        return [p.name for p in found if self._versions(p)]
 
-    def _versions(self, name: str) -> list[int]:
-        folders = (self.folder / name).iterdir()
-        return sorted(int(p.name) for p in folders if p.name.isdigit() and (p / FILE).is_file())
+    def _versions(self, at: Path) -> list[int]:
+        return sorted(
+            int(p.name) for p in at.iterdir() if p.name.isdigit() and (p / FILE).is_file()
+        )
 
     async def load_all(self) -> None:
         """Load every model of the folder."""
@@ -52,10 +57,10 @@ class Repository:
 
     async def load(self, name: str) -> LoadedVersion:
         """Serve the newest version of a model from now on."""
-        if name not in self.names():
+        if self.folder is None or name not in self.names():
             raise HTTPError(404, f"no model {name!r} in the folder")
         async with self._loading:
-            newest = self._versions(name)[-1]
+            newest = self._versions(self.folder / name)[-1]
             old = self.served.get(name)
             if old is not None and old.version == str(newest):
                 return old
