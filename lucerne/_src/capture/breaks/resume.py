@@ -372,7 +372,7 @@ class ResumableFunction:
                 if out is None:
                     return None
             else:
-                out = entry.run_guarded(leaves, lambda: self._call(entry, leaves))
+                out = entry.run_guarded(leaves, self._call, entry, leaves)
             if out is MISSED:
                 return self._part(frames, machine)
             builder = ObjectBuilder(out, objects, frames, machine)

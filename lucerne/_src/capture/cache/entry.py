@@ -182,6 +182,10 @@ class Guards:
             holder[name] = leaves[k]
         return None
 
+    def are_sizes(self, leaves: Sequence[Any]) -> bool:
+        """Whether tensors have the metas they are expected to have."""
+        return all(leaves[k]._meta is meta for k, meta, *_ in self.tensors)
+
     def hold(self, leaves: Sequence[Any], shape: Any, sizes: bool = True) -> bool:
         """Whether there is no failure. The surroundings are asked by `unchanged` as long as that
         says yes."""
@@ -263,6 +267,10 @@ def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
         where, start = first.setdefault(id(t._storage.buffer), (k, at))
         found.append((where, at - start))
     return tuple(found)
+
+
+def _tensors(sources: Sequence[InputSource], leaves: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([tensor_of(s, leaves) for s in sources])
 
 
 _GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT, INNER)
@@ -444,7 +452,7 @@ class CacheEntry:
         guards = self.guards
         if not guards.unchanged():
             return MISSED
-        if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
+        if self.cleared and not guards.are_sizes(leaves):
             return MISSED  # before anything is cleared
         for fact in guards.free:
             if not fact.holds(leaves):
@@ -456,7 +464,7 @@ class CacheEntry:
         if self.cleared or self.key:
             undo = Undo(self, leaves)
             undo.clear()
-        second = leaves if self.in_order else tuple([tensor_of(s, leaves) for s in self.given])
+        second = leaves if self.in_order else _tensors(self.given, leaves)
         try:
             results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
         except BaseException:
@@ -479,16 +487,16 @@ class CacheEntry:
         with ADDING:
             return self.quick(leaves)
 
-    def run_guarded(self, leaves: Sequence[Any], run: Callable[[], Any]) -> Any:
-        """`run()`, which runs this version; if it `adds`, while no other thread does. MISSED if one
-        has since the guards were asked (the first gradient is kept, the next added)."""
+    def run_guarded(self, leaves: Sequence[Any], run: Callable[..., Any], *given: Any) -> Any:
+        """`run(*given)`, which runs this version; if it `adds`, while no other thread does. MISSED
+        if one has since the guards were asked (the first gradient is kept, the next added)."""
         if not self.adds:
-            return run()
+            return run(*given)
         with ADDING:
             alone = threading.active_count() == 1
             if not (alone or self.guards.hold(leaves, self.guards.shape)):
                 return MISSED
-            return run()
+            return run(*given)
 
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""
