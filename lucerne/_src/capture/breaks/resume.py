@@ -451,6 +451,7 @@ class ResumableFunction:
                 part.families.give_up()
                 faults.tell(self.compiled, error, faults.NO_SIZES)
                 return None
+            entry.broke = part.broke
             part.versions.add_instance(leaves, entry)
             return entry
 
@@ -599,6 +600,7 @@ class ResumableFunction:
             entry = self._entry(part, known, leaves)
         finally:
             part.let_go()
+        entry.broke = tracer.broke
         if part not in point.parts:
             point.parts.append(part)
         part.entries.append(entry)

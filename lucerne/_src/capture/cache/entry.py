@@ -19,6 +19,7 @@ from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
+from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.cache.launch import are_apart
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
@@ -317,6 +318,8 @@ class CacheEntry:
         """Gradients that are left elsewhere (`g = p.grad; p.grad = None`), to be read before."""
         self.adds = bool(self.cleared or guards.read_grads)
         """Whether it reads gradients or leaves some behind: then no other thread may add to one."""
+        self.broke: Break | None = None
+        """What its program ends at, if it is a part of the function; None: the function ends."""
         self.calls = 0
         self.watched: Any = None
         """Itself, with a look at what its programs give (`finite.calls`)."""
