@@ -151,11 +151,6 @@ class Compiled:
                 found = self._other_quick(latest, args)
             if found is not MISSED:
                 return found
-        return self._complete(args, kwargs, seen)
-
-    def _complete(self, args: Any, kwargs: Any, seen: Any) -> Any:
-        """A call that the latest versions are not made for at first sight. It stands apart so that
-        nothing of a quick call is kept in cells."""
         if seen and wants_values_only():
             return _finite_calls().call(self, args, kwargs)
         if (self.given_up is not None or seen) and not self._is_for_versions():
