@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import lucerne as torch
+from lucerne._src.backends.cpu.program.runner import NativeRunner
 from lucerne._src.base.config import config
-from lucerne._src.capture.cache.entry import MISSED
+from lucerne._src.capture.cache.entry import MISSED, CacheEntry
 from lucerne._src.capture.cache.launch import PythonLaunch
+from lucerne._src.capture.compiled import Compiled
 
 
 def _step(x: Any, y: Any) -> Any:
@@ -101,3 +103,12 @@ def test_the_short_way_asks_it(entry: Any) -> None:
     assert entry.quick(OTHERS["requires_grad"]()) is MISSED
     with torch.no_grad():
         assert entry.quick((_t(), _t())) is MISSED
+
+
+@pytest.mark.parametrize(
+    "function", [Compiled.__call__, CacheEntry.quick, CacheEntry.quick_adding, NativeRunner.launch]
+)
+def test_a_quick_call_keeps_nothing_in_cells(function: Any) -> None:
+    """A variable that a lambda or a comprehension of a function reads lies in a cell, which each
+    call makes, though it never comes to the lambda: they were a seventh of a small call."""
+    assert function.__code__.co_cellvars == ()

@@ -137,9 +137,8 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         latest = self.latest
-        ended = latest is None and self.given_up is not None and not self.is_full
-        if ended and not saved_hooks.stack:  # (a checkpoint asks for what it saved)
-            return self.fn(*args, **kwargs)
+        if latest is None and self.given_up is not None and not (self.is_full or saved_hooks.stack):
+            return self.fn(*args, **kwargs)  # (a checkpoint asks for what it saved)
         if self.left and self._is_left(args):
             return self.fn(*args, **kwargs)
         seen = _state.seen
@@ -177,7 +176,7 @@ class Compiled:
         if entry.keep_at and entry.calls >= entry.keep_at:
             self._keep(entry, leaves, (args, kwargs))
         try:
-            found = entry.run_guarded(leaves, lambda: self._run(entry, args, kwargs, leaves))
+            found = entry.run_guarded(leaves, self._run, entry, args, kwargs, leaves)
         except Exception as error:
             return self._raised(entry, args, kwargs, error)
         return self(*args, **kwargs) if found is MISSED else found

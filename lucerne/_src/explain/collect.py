@@ -76,7 +76,7 @@ def explained(
     file, line = describe.place_of(fn)
     report = Report(describe.name_of(fn), file, line, given_up=compiled.given_up or "")
     report.bill = backends.bill().since(before).rows()
-    report.breaks = [_stop(b) for b in compiled.breaks]
+    stops = {b: _stop(b) for b in compiled.breaks}
     report.outside = [
         Outside(code.co_filename, at, code.co_qualname, names)
         for (code, at), names in watch.outside.items()
@@ -93,10 +93,12 @@ def explained(
     last = [] if compiled.latest is None else [compiled.latest]
     for entry in entries_of(watch.seen) or last:  # a profile that is running hears of programs
         given = leaves if entry.guards.shape == shape else []
-        report.parts += _parts(report, entry, given, best)
-    for stop in report.breaks:
-        stop.nbytes = _handed_on(report, stop)
-    report.breaks.sort(key=lambda stop: -stop.nbytes)
+        parts = _parts(report, entry, given, best)
+        if entry.broke in stops:
+            stop = stops[entry.broke]
+            stop.nbytes = max(stop.nbytes, _handed_on(parts))
+        report.parts += parts
+    report.breaks = sorted(stops.values(), key=lambda stop: -stop.nbytes)
     places = [(o.file, o.line) for k in report.kernels() for o in k.origins]
     places += [(b.file, b.line) for b in report.breaks]
     places += [(x.file, x.line) for x in report.outside]
@@ -104,22 +106,10 @@ def explained(
     return result, report
 
 
-def _handed_on(report: Report, stop: StopReport) -> int:
-    """Bytes of the results of the program that a break ends: the one whose lines come last before
-    it."""
-    ends = [
-        (max(lines), part.memory.results)
-        for part in report.parts[:-1]
-        if part.memory is not None
-        for lines in [[line for line in _lines_in(part, stop.file) if line <= stop.line]]
-        if lines
-    ]
-    # (the first of them, where several have the line: the next one may begin in it)
-    return max(ends, key=lambda end: end[0])[1] if ends else 0
-
-
-def _lines_in(part: PartReport, file: str) -> list[int]:
-    return [o.line for kernel in part.kernels for o in kernel.origins if o.file == file]
+def _handed_on(parts: Sequence[PartReport]) -> int:
+    """Bytes of the results of a version that ends at a break: of its call or forward half."""
+    plan = parts[0].memory if parts else None
+    return 0 if plan is None else plan.results
 
 
 def entries_of(programs: Sequence[Any]) -> list[Any]:

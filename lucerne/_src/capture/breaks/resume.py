@@ -372,7 +372,7 @@ class ResumableFunction:
                 if out is None:
                     return None
             else:
-                out = entry.run_guarded(leaves, lambda: self._call(entry, leaves))
+                out = entry.run_guarded(leaves, self._call, entry, leaves)
             if out is MISSED:
                 return self._part(frames, machine)
             builder = ObjectBuilder(out, objects, frames, machine)
@@ -451,6 +451,7 @@ class ResumableFunction:
                 part.families.give_up()
                 faults.tell(self.compiled, error, faults.NO_SIZES)
                 return None
+            entry.broke = part.broke
             part.versions.add_instance(leaves, entry)
             return entry
 
@@ -599,6 +600,7 @@ class ResumableFunction:
             entry = self._entry(part, known, leaves)
         finally:
             part.let_go()
+        entry.broke = tracer.broke
         if part not in point.parts:
             point.parts.append(part)
         part.entries.append(entry)

@@ -19,6 +19,7 @@ from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
+from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.cache.launch import are_apart
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
@@ -182,6 +183,10 @@ class Guards:
             holder[name] = leaves[k]
         return None
 
+    def are_sizes(self, leaves: Sequence[Any]) -> bool:
+        """Whether tensors have the metas they are expected to have."""
+        return all(leaves[k]._meta is meta for k, meta, *_ in self.tensors)
+
     def hold(self, leaves: Sequence[Any], shape: Any, sizes: bool = True) -> bool:
         """Whether there is no failure. The surroundings are asked by `unchanged` as long as that
         says yes."""
@@ -265,6 +270,10 @@ def _sharing(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     return tuple(found)
 
 
+def _tensors(sources: Sequence[InputSource], leaves: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([tensor_of(s, leaves) for s in sources])
+
+
 _GIVEN = (ARGUMENT, HELD, GRADIENT, COVER, SLOT, INNER)
 
 
@@ -309,6 +318,8 @@ class CacheEntry:
         """Gradients that are left elsewhere (`g = p.grad; p.grad = None`), to be read before."""
         self.adds = bool(self.cleared or guards.read_grads)
         """Whether it reads gradients or leaves some behind: then no other thread may add to one."""
+        self.broke: Break | None = None
+        """What its program ends at, if it is a part of the function; None: the function ends."""
         self.calls = 0
         self.watched: Any = None
         """Itself, with a look at what its programs give (`finite.calls`)."""
@@ -444,7 +455,7 @@ class CacheEntry:
         guards = self.guards
         if not guards.unchanged():
             return MISSED
-        if self.cleared and not all(leaves[k]._meta is meta for k, meta, *_ in guards.tensors):
+        if self.cleared and not guards.are_sizes(leaves):
             return MISSED  # before anything is cleared
         for fact in guards.free:
             if not fact.holds(leaves):
@@ -456,7 +467,7 @@ class CacheEntry:
         if self.cleared or self.key:
             undo = Undo(self, leaves)
             undo.clear()
-        second = leaves if self.in_order else tuple([tensor_of(s, leaves) for s in self.given])
+        second = leaves if self.in_order else _tensors(self.given, leaves)
         try:
             results = self.launch(self.held, second, tuple([x.now() for x in self.numbers]))
         except BaseException:
@@ -479,16 +490,16 @@ class CacheEntry:
         with ADDING:
             return self.quick(leaves)
 
-    def run_guarded(self, leaves: Sequence[Any], run: Callable[[], Any]) -> Any:
-        """`run()`, which runs this version; if it `adds`, while no other thread does. MISSED if one
-        has since the guards were asked (the first gradient is kept, the next added)."""
+    def run_guarded(self, leaves: Sequence[Any], run: Callable[..., Any], *given: Any) -> Any:
+        """`run(*given)`, which runs this version; if it `adds`, while no other thread does. MISSED
+        if one has since the guards were asked (the first gradient is kept, the next added)."""
         if not self.adds:
-            return run()
+            return run(*given)
         with ADDING:
             alone = threading.active_count() == 1
             if not (alone or self.guards.hold(leaves, self.guards.shape)):
                 return MISSED
-            return run()
+            return run(*given)
 
     def run(self, leaves: Sequence[Any], given: Any = None) -> Any:
         """`given`: the arguments that have these leaves; only needed if some are returned."""

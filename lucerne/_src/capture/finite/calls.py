@@ -177,7 +177,7 @@ def call(compiled: Any, args: Any, kwargs: Any) -> Any:
         compiled.latest = entry
         watched = of(entry, compiled.fn)
         watched.program.given = args, kwargs
-        found = watched.entry.run_guarded(leaves, lambda: watched.entry.run(leaves, (args, kwargs)))
+        found = watched.entry.run_guarded(leaves, watched.entry.run, leaves, (args, kwargs))
     except NotFiniteError as error:
         return _made_again(compiled, watched, error, args, kwargs)
     return compiled.fn(*args, **kwargs) if found is MISSED else found
@@ -190,7 +190,7 @@ def part(entry: CacheEntry, fn: Any, leaves: list[Any]) -> Any:
     watched = of(entry, fn)
     watched.program.given = None
     try:
-        return watched.entry.run_guarded(leaves, lambda: watched.entry.run(leaves))
+        return watched.entry.run_guarded(leaves, watched.entry.run, leaves)
     except NotFiniteError as error:
         if watched.draws:
             _raise_birth(error)

@@ -42,7 +42,7 @@ def other_sizes(compiled: Any, args: Any, kwargs: Any, error: OtherSizesError) -
 
 
 def _ran(entry: StagedEntry, leaves: list[Any], given: Any) -> Any:
-    return entry.run_guarded(leaves, lambda: entry.run(leaves, given))
+    return entry.run_guarded(leaves, entry.run, leaves, given)
 
 
 def _known(

@@ -73,21 +73,10 @@ def _write_kernel(m: Module) -> None:
             f.ret(f.constant(0))
         f.ret(start + field(f, t, TensorLayout.OFFSET, I64) * size)
     _write_fill(m)
-    # run_block(plan, block): workspace, the call itself (without the GIL when it is long)
-    with m.function("run_block", [("plan", PTR), ("block", PTR)], I64, internal=True) as f:
+    # enter_block(plan, block): the call itself (without the GIL when it is long)
+    with m.function("enter_block", [("plan", PTR), ("block", PTR)], I64, internal=True) as f:
         plan, block = f.args
-        nbytes = word(f, plan, P.WORKSPACE)
         entry = word(f, plan, P.ENTRY, PTR)
-        with f.if_(f.compare("ne", nbytes, 0)) as b:
-            space = f.call("lucerne_alloc", PTR, [nbytes])
-            with f.if_(is_null(f, space)):
-                f.call("refuse_room", PTR, [nbytes])
-                f.ret(f.constant(_NO_ROOM))
-            at = word(f, plan, P.NUMBERS_AT) - 1
-            f.store(space, f.at(block, at, I64), align=8)
-            b.give(space)
-        with b.else_():
-            b.give(f.zero(PTR))
         with f.if_(f.compare("ne", word(f, plan, P.RELEASE), 0)) as r:
             thread = f.call("PyEval_SaveThread", PTR, [])
             status = f.call_at(entry, I64, [block])
@@ -95,9 +84,28 @@ def _write_kernel(m: Module) -> None:
             r.give(status)
         with r.else_():
             r.give(f.call_at(entry, I64, [block]))
-        with f.if_(not_null(f, b.results[0])):
-            f.call("lucerne_free", VOID, [b.results[0], nbytes])
         f.ret(r.results[0])
+    # run_in_room(plan, block, nbytes): the same with workspace; apart, as most plans need none
+    params = [("plan", PTR), ("block", PTR), ("nbytes", I64)]
+    apart = "nounwind noinline"
+    with m.function("run_in_room", params, I64, internal=True, attributes=apart) as f:
+        plan, block, nbytes = f.args
+        space = f.call("lucerne_alloc", PTR, [nbytes])
+        with f.if_(is_null(f, space)):
+            f.call("refuse_room", PTR, [nbytes])
+            f.ret(f.constant(_NO_ROOM))
+        at = word(f, plan, P.NUMBERS_AT) - 1
+        f.store(space, f.at(block, at, I64), align=8)
+        status = f.call("enter_block", I64, [plan, block])
+        f.call("lucerne_free", VOID, [space, nbytes])
+        f.ret(status)
+    # run_block(plan, block): either; small enough to become part of its callers
+    with m.function("run_block", [("plan", PTR), ("block", PTR)], I64, internal=True) as f:
+        plan, block = f.args
+        nbytes = word(f, plan, P.WORKSPACE)
+        with f.if_(f.compare("ne", nbytes, 0)):
+            f.ret(f.call("run_in_room", I64, [plan, block, nbytes]))
+        f.ret(f.call("enter_block", I64, [plan, block]))
     # failed(plan, status, block): tell Python why; always leaves an error set
     params = [("plan", PTR), ("status", I64), ("block", PTR)]
     with m.function("failed", params, VOID, internal=True) as f:

@@ -252,16 +252,16 @@ class NativeRunner(Runner):
         if self._launch is None:
             return None
         if Watch.current is not None:
-            return self._timed(lambda: self._launch(self.address, first, second, numbers))
+            return self._timed(self._launch, self.address, first, second, numbers)
         found: tuple[Any, ...] | None = self._launch(self.address, first, second, numbers)
         return found
 
-    def _timed(self, run: Callable[[], Any]) -> Any:
-        """What `run()` gives; who watches is told when each step began and ended."""
+    def _timed(self, run: Callable[..., Any], *given: Any) -> Any:
+        """What `run(*given)` gives; who watches is told when each step began and ended."""
         watcher = Watch.current
         span = None if watcher is None else watcher.begin("", PROGRAM, self.program)
         if watcher is None or span is None:
-            return run()
+            return run(*given)
         with self._timing:
             # made once and never freed: a call that began unwatched may still write to it
             times = self._tables.get("times")
@@ -272,7 +272,7 @@ class NativeRunner(Runner):
             self._times = times
             self._set(S.TIMES, ctypes.addressof(times))
             try:
-                return run()
+                return run(*given)
             finally:
                 self._set(S.TIMES, 0)
                 self._times = None
@@ -306,7 +306,7 @@ class NativeRunner(Runner):
                 if Watch.current is None:
                     self._run_segments(given)
                 else:
-                    self._timed(lambda: self._run_segments(given))
+                    self._timed(self._run_segments, given)
             finally:
                 for kept in self._kept:
                     self._use_copy(kept, kept.active)
