@@ -16,7 +16,7 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
     turned_takes,
 )
 from lucerne._src.backends.cpu.gemm.args import in_order
-from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, driver
+from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, RUN, driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, GemmKind
 from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_kernel
@@ -99,7 +99,8 @@ def at_sizes(
     key = way, kind.key, epilogue.key, epilogue.sums_apart, batch, len(p.more_rows)
     if key not in _KNOWN:
         code, planned = make(product_of(p, [plain(n) for n in numbers]))
-        names, count = [n for n in code.addresses if n in _ENTRIES], len(planned.words)
+        wanted = (*_ENTRIES, RUN) if epilogue.ends_panels else _ENTRIES
+        names, count = [n for n in code.addresses if n in wanted], len(planned.words)
 
         def run(*found: int) -> tuple[int, ...]:
             code, planned = make(product_of(p, found))
