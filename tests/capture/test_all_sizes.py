@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from typing import Any
@@ -325,3 +326,22 @@ def test_two_threads_at_other_sizes() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_sizes_that_were_not_used_for_long_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at once, with all they hold: no collection runs here."""
+    monkeypatch.setattr(config, "most_instances", 8)
+    model = torch.nn.Linear(24, 24)
+    compiled = torch.compile(lambda x: model(x).relu().sum(0))
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(16, 80):
+            compiled(torch.randn(n, 24))
+        of_it = {id(v.forward) for s in sized_of(compiled) for v in s.versions}
+        left = [x for x in gc.get_objects() if type(x) is SizedRunner and id(x._source) in of_it]
+    finally:
+        gc.enable()
+    assert compiled.instances > 50
+    first = len(of_it)  # (others are made like the first of a version)
+    assert len(left) <= 8 + first

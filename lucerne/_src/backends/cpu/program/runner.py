@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from types import MethodType
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
@@ -204,11 +206,18 @@ class NativeRunner(Runner):
         bases = self._tables["bases"]
         bases[:] = [NOWHERE] * len(bases)
 
+    def _called_back(self) -> dict[int, Any]:
+        """What machine code calls, by the word that says where it is. (It does not keep the runner
+        alive: that would stay until the next full collection.)"""
+        me, kind = weakref.proxy(self), type(self)
+        return {
+            S.HOST_STEP: MethodType(kind._run_host, me), S.FAILED: MethodType(kind._fail, me),
+            S.REPACK: MethodType(kind._repack, me),
+        }  # fmt: skip
+
     def _lay_out_launch(self) -> None:
         """What only `launch` reads."""
-        self._callbacks = {
-            S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
-        }  # fmt: skip
+        self._callbacks = self._called_back()
         for at, function in self._callbacks.items():
             self._set(at, id(function))
         self._set(S.ARGUMENTS, len(self.arguments))

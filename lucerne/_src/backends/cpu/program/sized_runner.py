@@ -150,9 +150,7 @@ class SizedRunner(NativeRunner):
 
     def _own_words(self, metas: Sequence[TensorMeta], scratch: int) -> list[int]:
         """In the order of `NativeSizedProgram._late_places`."""
-        self._callbacks = {
-            S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
-        }  # fmt: skip
+        self._callbacks = self._called_back()
         return [
             *map(id, metas), *map(nbytes, metas), *map(id, self.results),
             *map(nbytes, self.results), self._segments[0][S.SEGMENT_RELEASE],
