@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import lucerne as torch
+from lucerne._src.backends.cpu.gemm.amx.products import parts_work
 from lucerne._src.backends.cpu.program.blocks import signed
 from lucerne._src.backends.cpu.program.kept import form_of
 from lucerne._src.backends.cpu.program.runner import NativeRunner
@@ -259,6 +261,36 @@ def test_a_step_with_dropout_and_an_optimizer() -> None:
     found = [float(step(torch.randn(n, 24))) for n in (40, 44, 48, 52, 56, 60, 60)]
     assert all(0.4 < share < 0.6 for share in found)
     assert found[-1] != found[-2]
+    (sized,) = sized_of(step)
+    assert not sized.one_size  # (the mean's divisor is no constant)
+    assert sized.versions
+
+
+@pytest.mark.skipif(not parts_work(), reason="this machine has no AMX tiles for bfloat16")
+def test_a_step_that_updates_weights_behind_their_gradients() -> None:
+    def trained(compile: Any) -> tuple[Any, list[Any]]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(128, 128), torch.nn.ReLU())
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        @compile
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        torch.manual_seed(1)
+        losses = [step(torch.randn(n, 128)) for n in (160, 176, 200, 224, 231, 250)]
+        return step, [*losses, *model.parameters()]
+
+    compiled, ours = trained(torch.compile)
+    assert_same(trained(lambda f: f)[1], ours, "losses and weights")
+    (sized,) = sized_of(compiled)
+    assert not sized.one_size
+    version = sized.versions[0]
+    assert "batch_matmul+adam_update" in [s.name for s in version.forward.program.steps]
 
 
 def test_views_of_arguments_and_sizes_are_returned() -> None:
@@ -294,3 +326,22 @@ def test_two_threads_at_other_sizes() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_sizes_that_were_not_used_for_long_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at once, with all they hold: no collection runs here."""
+    monkeypatch.setattr(config, "most_instances", 8)
+    model = torch.nn.Linear(24, 24)
+    compiled = torch.compile(lambda x: model(x).relu().sum(0))
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(16, 80):
+            compiled(torch.randn(n, 24))
+        of_it = {id(v.forward) for s in sized_of(compiled) for v in s.versions}
+        left = [x for x in gc.get_objects() if type(x) is SizedRunner and id(x._source) in of_it]
+    finally:
+        gc.enable()
+    assert compiled.instances > 50
+    first = len(of_it)  # (others are made like the first of a version)
+    assert len(left) <= 8 + first

@@ -244,6 +244,10 @@ class Compiled:
         ends = self.given_up is not None and not self.is_full
         if entry is not None or self.segmented is not None or ends:
             return entry
+        with ONE_AT_A_TIME:
+            entry = self.versions.find(leaves, shape) or self._resized(leaves, shape)
+        if entry is not None:
+            return entry
         if is_without_bytes([*leaves, *getattr(self.fn, "parameters", tuple)()]):
             return None
         with ONE_AT_A_TIME:
@@ -325,13 +329,21 @@ class Compiled:
         """How many programs were made without tracing, for other sizes of a known capture."""
         return self.versions.instances
 
+    def _resized(self, leaves: list[Any], shape: Any) -> CacheEntry | None:
+        """A version by a program for all sizes that is there. (It is for tensors of its device,
+        with bytes: those are asked for by its guards.)"""
+        return self._of_sizes("resized", leaves, shape)
+
     def _instance(self, leaves: list[Any], shape: Any) -> CacheEntry | None:
         """A version for sizes that were not traced, if there is a capture for all sizes."""
+        return self._of_sizes("instance", leaves, shape)
+
+    def _of_sizes(self, how: str, leaves: list[Any], shape: Any) -> CacheEntry | None:
         if self._families is None:  # nothing was captured yet
             return None
         making = self.late_part("cache.instances")
         with faults.costs(self, faults.NO_SIZES, puts_back=False):
-            found: CacheEntry | None = making.instance(self, leaves, shape)
+            found: CacheEntry | None = getattr(making, how)(self, leaves, shape)
             return found
         self._families.give_up()
         return None

@@ -21,6 +21,7 @@ from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import reduced_dims
 from lucerne._src.ir.graph import Graph, Node, Value, operands
 from lucerne._src.ir.meta import TensorMeta, is_sized
+from lucerne._src.ir.symbolic.numbers import is_symbolic
 from lucerne._src.ops.copy.cast import counted
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.constants import (
@@ -91,9 +92,8 @@ def _all_known(node: Node, known: _Known) -> bool:
         if v.index not in known:
             return False
         found = True
-    return not any(type(a) is GivenFloat for a in node.args) and (
-        found or node.op.kind == op_.POINTWISE
-    )
+    later = any(type(a) is GivenFloat for a in node.args) or is_symbolic(node.args)
+    return not later and (found or node.op.kind == op_.POINTWISE)
 
 
 def _attempt(node: Node, known: _Known, bitwise: bool) -> Array | None:
@@ -161,7 +161,7 @@ def _tensor(elements: Array, meta: TensorMeta) -> Spot:
 def _summed(node: Node, known: _Known, bitwise: bool) -> Array | None:
     """A sum of equal elements: a product, where every partial sum is exact or bits may differ."""
     source = node.args[0]
-    if node.op.qualified != "sum" or known[source.index].ndim:
+    if node.op.qualified != "sum" or known[source.index].ndim or is_sized(source.meta):
         return None
     meta: TensorMeta = source.meta
     out: TensorMeta = node.outputs[0].meta

@@ -9,14 +9,16 @@ sizes are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lucerne._src.base.exact import exact
+from lucerne._src.base.process.forks import once
 from lucerne._src.base.shape import Size
 from lucerne._src.base.unspecialized import Guarding
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import TensorMeta, make_meta, plain_meta
+from lucerne._src.ir.symbolic.evaluate import SizedMeta, binder
 from lucerne._src.ir.symbolic.expressions import FORMULAS, SMALLEST, Guard
 from lucerne._src.ir.symbolic.numbers import is_symbolic, number_at, plain
 from lucerne._src.transforms.rewrite import result_metas
@@ -73,6 +75,19 @@ class Template:
             if given is not None and given is not meta_at(v.meta, formula, sizes):
                 return None
         return sizes if self.admits(sizes) else None
+
+    @once
+    def sized_inputs(self) -> list[int]:
+        """Those whose metas depend on sizes."""
+        return [k for k, formula in enumerate(self.inputs) if formula is not None]
+
+    @once
+    def bind_sized(self) -> Callable[..., dict[str, int] | None]:
+        """`bind` of the metas of these inputs alone, as code."""
+        at = {k: n for n, k in enumerate(self.sized_inputs)}
+        metas = [SizedMeta(self.graph.inputs[k].meta, *self.inputs[k]) for k in self.sized_inputs]
+        symbols = {name: (at[i], d) for name, (i, d) in self.symbols.items()}
+        return binder(metas, symbols, self.guards)
 
     def metas(self, sizes: Mapping[str, int]) -> list[Any]:
         """The metas of the inputs at these sizes."""

@@ -11,9 +11,10 @@ import numpy as np
 from lucerne._src.backends import HOST
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.device import device
+from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Graph, Node, Value, operands
-from lucerne._src.ir.meta import NumberMeta, TensorMeta, make_meta
+from lucerne._src.ir.meta import NUMBER_METAS, NumberMeta, TensorMeta, make_meta
 from lucerne._src.ir.op import Op
 from lucerne._src.transforms import interpret
 from lucerne._src.transforms.rewrite import result_metas
@@ -41,6 +42,8 @@ def _outline(a: Any) -> Any:
     """An operand without its sizes."""
     if type(a) is tuple:
         return tuple([_outline(x) for x in a])
+    if isinstance(a, Symbolic):  # (asked for its value it would hold for that one only)
+        return NUMBER_METAS[type(a)]
     if type(a) is not Value:
         return a
     return Like(a.meta.dtype, a.meta.ndim) if isinstance(a.meta, TensorMeta) else a.meta
@@ -63,7 +66,7 @@ def _asked(op: Op, outline: tuple[Any, ...]) -> Exception | None:
     def operand(a: Any) -> Any:
         if type(a) is Like:
             return graph.input(make_meta(a[0], (1,) * a[1], None, device(HOST)))
-        if type(a) is NumberMeta:  # a number that is given at each call
+        if type(a) is NumberMeta:  # a number that is given at each call, or follows from sizes
             return a.kind(1)
         return tuple(map(operand, a)) if type(a) is tuple else a
 

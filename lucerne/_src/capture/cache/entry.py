@@ -336,21 +336,17 @@ class CacheEntry:
         self.in_order = not guards.same and [(s.kind, s.index) for s in self.given] == [
             (ARGUMENT, k) for k in range(len(guards.tensors))
         ]
-        self._look_at_results()
+        self.look_at_results()
         self.kept = any(type(x) is KeptContainer for x in captured.leaves)
         self.metas = self._metas()
-        self.flat = self._flat()
-        self._tell_runner()
+        self.flat = self.flat_now()
+        self.tell_runner()
 
-    def _look_at_results(self) -> None:
+    def look_at_results(self) -> None:
         """What is to be done with the results of a call."""
         captured, metas = self.captured, self.result_metas
         outcomes = [x for x in captured.leaves if type(x) is CapturedResult]
-        self.with_history = [
-            (k, x)
-            for k, x in enumerate(captured.leaves)
-            if type(x) is CapturedResult and (x.used_up or (x.is_leaf and x.itself is None))
-        ]
+        self.with_history = self._histories()
         self.inferred = sorted({x.index for x in outcomes if x.inference and not x.of_input})
         only = captured.leaves[0] if captured.shape is LEAF and len(captured.leaves) == 1 else None
         self.returns_result = (
@@ -365,32 +361,22 @@ class CacheEntry:
         )
         """Whether the first result as it is, and nothing else, is what a call leaves behind."""
 
-    def resized(
-        self, captured: Captured, guards: Guards, runner: Any, metas: Sequence[TensorMeta]
-    ) -> CacheEntry:
-        """The version for other sizes of the same program: nothing else differs."""
-        made = changed(
-            self, captured=captured, guards=guards, runner=runner, launch=runner.launch,
-            result_metas=metas, calls=0, untried=0, joint=None, shadow=None,
-            watched=None,
-        )  # fmt: skip
-        for name in ("_plain", "_outputs"):
-            vars(made).pop(name, None)
-        made._look_at_results()
-        made.metas = made._metas()
-        made.flat = made._flat()
-        if not runner.is_told:
-            made._tell_runner()
-        return made
+    def _histories(self) -> list[tuple[int, CapturedResult]]:
+        """The results that get a history of their own."""
+        return [
+            (k, x)
+            for k, x in enumerate(self.captured.leaves)
+            if type(x) is CapturedResult and (x.used_up or (x.is_leaf and x.itself is None))
+        ]
 
     def keep_later(self, nodes: int) -> None:
         """Write it to disk, a program of so many nodes, when it has been used often."""
         self.keep_at = _WORTH_KEEPING + nodes // _NODES_WRITTEN
 
     def keep_now(self) -> None:
-        self.keep_at, self.flat = 0, self._flat()
+        self.keep_at, self.flat = 0, self.flat_now()
 
-    def _flat(self) -> int:
+    def flat_now(self) -> int:
         """How many arguments a call has that consists of nothing but tensors; -1: it is not so."""
         guards = self.guards
         (kind, leaves), named = guards.shape[1]
@@ -416,7 +402,7 @@ class CacheEntry:
             if s.kind in _GIVEN
         ]
 
-    def _tell_runner(self) -> None:
+    def tell_runner(self) -> None:
         flags = {k: grad for k, _, grad, _ in self.guards.tensors}
         self.flags = [
             flags.get(s.index)
@@ -542,8 +528,8 @@ class CacheEntry:
         given: Any = None,
     ) -> Any:
         captured = self.captured
-        if self._plain and undo is None and not _state.inference:
-            out = [results[k] for k in self._plain]
+        if self.plain_results and undo is None and not _state.inference:
+            out = [results[k] for k in self.plain_results]
             self._attach(leaves, arguments, results, out)
             return out[0] if captured.shape is LEAF else rebuild(captured.shape, iter(out))
         if _state.inference:
@@ -588,7 +574,7 @@ class CacheEntry:
         return with_tangents(self.captured)
 
     @once
-    def _plain(self) -> list[int]:
+    def plain_results(self) -> list[int]:
         """Which results are left behind, where that and their history is all there is to do; else
         nothing."""
         captured, metas = self.captured, self.result_metas

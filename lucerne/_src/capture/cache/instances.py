@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucerne._src import backends
@@ -40,11 +40,17 @@ _MOST_VERSIONS = 16
 """How many versions for all sizes are made of one capture: each holds for a range of sizes."""
 
 
+def resized(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
+    """A version of a program for all sizes that is there, at sizes that were not traced."""
+    return _noted(compiled, leaves, _of_version(compiled, compiled.families, leaves, shape))
+
+
 def instance(compiled: Any, leaves: list[Any], shape: Any) -> CacheEntry | None:
     """A version for sizes that were not traced, if there is a capture for all sizes."""
-    entry = _of_version(compiled, compiled.families, leaves, shape) or _made(
-        compiled, leaves, shape
-    )
+    return _noted(compiled, leaves, _made(compiled, leaves, shape))
+
+
+def _noted(compiled: Any, leaves: list[Any], entry: CacheEntry | None) -> CacheEntry | None:
     if entry is not None:
         compiled.versions.add_instance(leaves, entry)
         watch(compiled, entry)
@@ -165,19 +171,19 @@ class _Call:
     def at(self, version: SizedVersion) -> CacheEntry | None:
         first = version.first
 
-        def guards(captured: Captured) -> Guards:
+        def guards(captured: Callable[[], Captured]) -> Guards:
             known = None if first is None else first.guards.resized(self.leaves)
-            return self.guards(captured) if known is None else known
+            return self.guards(captured()) if known is None else known
 
         try:
             entry = version.at(self.sizes, guards)
         except OneSizeError:  # a kernel has no plan for them
             return None
-        if not self.learned.fits(entry.captured, self.leaves):
+        if version.captured.gradients and not self.learned.fits(entry.captured, self.leaves):
             return None
         if not self.is_part:  # (a part is not called again for its gradients)
-            again = entry.again
-            entry.again = Again(self.compiled, entry) if again is None else again.at(entry)
+            if first is None:
+                entry.again = Again(self.compiled, entry)
             entry.keep_later(len(version.captured.graph.nodes))
         ledger.ENTRIES[entry] = self.compiled.fn, self.compiled.options
         return entry

@@ -165,7 +165,7 @@ class Families:
                 sizes = None
                 for version in learned.versions:
                     first = version.first
-                    if first is None or (sizes is None and not family.sizes_beside(leaves)):
+                    if first is None:
                         break
                     if not first.guards.hold(leaves, shape, sizes=False):
                         break

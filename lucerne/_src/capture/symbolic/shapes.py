@@ -10,13 +10,16 @@ sizes, so mostly none is made.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lucerne._src.base import shape as sh
+from lucerne._src.base.process.forks import once
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.shape import Size
+from lucerne._src.base.unspecialized import Guarding
 from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.tensor_reads import IS
 from lucerne._src.capture.trace.capture import Capture, Whole
@@ -26,7 +29,7 @@ from lucerne._src.capture.trace.input_sources import ARGUMENT, GRADIENT, HELD, T
 from lucerne._src.capture.trace.recorder import Recorder
 from lucerne._src.capture.trace.stand_ins import Tracing
 from lucerne._src.ir.graph import Graph
-from lucerne._src.ir.meta import TensorMeta, make_meta, with_flip
+from lucerne._src.ir.meta import Flips, TensorMeta, make_meta, with_flip
 from lucerne._src.ir.symbolic.expressions import symbol
 from lucerne._src.ir.symbolic.numbers import SizeGuards, SymInt, guarding, plain
 from lucerne._src.tensor.base import TensorBase
@@ -136,6 +139,21 @@ def _refusal(captured: Captured) -> str:
     return ""
 
 
+_META = operator.attrgetter("_meta")
+
+
+class _Asked(NamedTuple):
+    """What `Sized.bind` looks at."""
+
+    held: list[Any]
+    metas: list[TensorMeta]
+    """Of these tensors from outside, always the same."""
+    fixed: list[tuple[int, TensorMeta]]
+    """Leaves whose metas are always the same."""
+    leaves: list[int]
+    """Those whose metas depend on sizes."""
+
+
 class Sized:
     """A captured call for all sizes."""
 
@@ -169,6 +187,14 @@ class Sized:
 
     def bind(self, leaves: Sequence[Any]) -> dict[str, int] | None:
         """The sizes of these leaves by the names of the symbols; None: it holds for others."""
+        asked = None if Flips.met or Guarding.count else self._asked
+        if asked is not None:
+            if [*map(_META, asked.held)] != asked.metas:
+                return None
+            for k, meta in asked.fixed:
+                if leaves[k]._meta is not meta:
+                    return None
+            return self.template.bind_sized(*[leaves[k]._meta for k in asked.leaves])
         metas = []
         for v, s in zip(self.template.graph.inputs, self.captured.sources, strict=True):
             t: Any = s.thing if s.kind == HELD else _given(s, leaves)
@@ -178,6 +204,24 @@ class Sized:
                 meta = t._meta
                 metas.append(with_flip(meta, False) if meta.flipped else meta)
         return self.template.bind(metas)
+
+    @once
+    def _asked(self) -> _Asked | None:
+        """What `bind` looks at, where only metas of leaves depend on sizes."""
+        sized, sources = self.template.sized_inputs, self.captured.sources
+        if any(sources[k].kind != ARGUMENT for k in sized) or any(
+            s.kind == GRADIENT for s in sources
+        ):
+            return None
+        pairs = list(zip(sources, self.template.graph.inputs, strict=True))
+        held = [(s.thing, v.meta) for s, v in pairs if s.kind == HELD]
+        fixed = [
+            (s.index, v.meta)
+            for k, (s, v) in enumerate(pairs)
+            if s.kind == ARGUMENT and k not in sized
+        ]
+        leaves = [sources[k].index for k in sized]
+        return _Asked([t for t, _ in held], [m for _, m in held], fixed, leaves)
 
     def at(self, leaves: Sequence[Any]) -> Captured | None:
         """What a capture of a call with these leaves would give; None: it must be captured."""

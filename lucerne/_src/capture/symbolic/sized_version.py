@@ -10,25 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucerne._src.backends.contract.backend import OneSizeError, SizedProgram
 from lucerne._src.base.changed import changed
 from lucerne._src.base.process.forks import once
 from lucerne._src.base.shape import Size
+from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.pruned_backward import Compile, PrunedBackward
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
 from lucerne._src.capture.symbolic.shapes import all_outcomes, with_gradients
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.ir.graph import Graph, Node, Value
-from lucerne._src.ir.meta import TensorMeta, is_sized
+from lucerne._src.ir.meta import Flips, TensorMeta, is_sized
 from lucerne._src.ir.symbolic.at_sizes import graph_at
 from lucerne._src.ir.symbolic.evaluate import predicate, things_at
 from lucerne._src.ir.symbolic.expressions import Guard, symbol
 from lucerne._src.ir.symbolic.numbers import SizeGuards, SymInt
 from lucerne._src.loops.stages import StagesAt
 from lucerne._src.transforms.generalize import evaluated, formula_of
+
+GuardsOf = Callable[[Callable[[], Captured]], Guards]
+"""What makes the guards of a version; it may ask for the call as it would have been captured."""
 
 
 @dataclass
@@ -84,6 +88,7 @@ class SizedVersion:
         self.names, self.captured = list(names), captured
         self.stages, self.key = building.stages, building.key
         self.forward, self.backward = forward, backward
+        self.results: list[TensorMeta] = building.stages.program.results
         pinned = [g for g, by_value in decisions.items() if by_value is not None]
         if pinned:
             raise OneSizeError(f"a number is needed: {pinned[0]}")
@@ -91,86 +96,88 @@ class SizedVersion:
         self._holds = predicate(self.decisions, self.names)
         self.first: CacheEntry | None = None
         """The version for the first sizes; others are made like it."""
-        outcomes = all_outcomes(captured)
         inputs = captured.graph.inputs
         self._sized_inputs = [k for k, v in enumerate(inputs) if is_sized(v.meta)]
+        self._outcomes = _sized_outcomes(captured)
         tangents = [] if backward is None else backward.joint.tangents
         self._evaluate = things_at(
             [
-                [(x.offset, x.meta) for x in outcomes],
+                [(x.offset, x.meta) for x in self._outcomes.values()],
                 [inputs[k].meta for k in self._sized_inputs],
-                list(tangents),
             ],
             self.names,
         )
-        others = [x for x in captured.leaves if type(x) is not CapturedResult]
-        self._others = [formula_of(x) for x in others]
+        self._tangents = things_at([list(tangents)], self.names)
+        others = [k for k, x in enumerate(captured.leaves) if type(x) is not CapturedResult]
+        formulas = {k: formula_of(captured.leaves[k]) for k in others}
+        self._others = {k: x for k, x in formulas.items() if x is not captured.leaves[k]}
+        """By leaf: the formulas of numbers that are returned."""
 
     def holds(self, sizes: dict[str, int]) -> bool:
-        return self._holds(*[sizes[name] for name in self.names])
+        return self._holds(**sizes)
 
     # ---- at a size -----------------------------------------------------------------------------
 
-    def at(self, sizes: dict[str, int], guards_of: Callable[[Captured], Guards]) -> CacheEntry:
-        """The version for these sizes; `guards_of` makes its guards."""
+    def at(self, sizes: dict[str, int], guards_of: GuardsOf) -> CacheEntry:
+        """The version for these sizes."""
         given = [sizes[name] for name in self.names]
-        places, metas, tangents = self._evaluate(*given)
-        captured = self._captured_at(sizes, places, metas)
         runner, results = self.forward.at(given)
-        guards = guards_of(captured)
         if self.first is None:
+            captured = self.captured_at(sizes)
             self.first = entry = CacheEntry(
-                captured, guards, runner, results, sorted(self.forward.written), self.stages,
-                self.key,
+                captured, guards_of(lambda: captured), runner, results,
+                sorted(self.forward.written), self.stages, self.key,
             )  # fmt: skip
+            entry.stages = self.stages_at(sizes)
         else:
-            entry = self.first.resized(captured, guards, runner, results)
-        entry.stages = StagesAt(self.stages, lambda: self.forward.program_at(given))
+            entry = self._like_first.at(sizes, guards_of, runner, results)
         if self.backward is not None:
-            entry.joint = self._joint_at(sizes, given, captured, tangents)
+            entry.joint = self._joint_at(sizes, given, entry.captured)
         return entry
 
-    def _captured_at(
-        self, sizes: dict[str, int], places: list[Any], metas: list[TensorMeta]
-    ) -> Captured:
-        old = self.captured
-        moved: dict[int, CapturedResult] = {}
-        for x, (offset, meta) in zip(all_outcomes(old), places, strict=True):
-            if id(x) not in moved:
-                same = meta is x.meta and type(x.offset) is int
-                moved[id(x)] = x if same else changed(x, offset=offset, meta=meta)
-        with_gradients(moved)
-        rest = iter(self._others)
+    @once
+    def _like_first(self) -> SizedEntries:
+        assert self.first is not None
+        return SizedEntries(self, self.first)
 
-        def leaf(x: Any) -> Any:
-            if type(x) is CapturedResult:
-                return moved[id(x)]
-            found = evaluated(next(rest), sizes)
-            return Size(found) if isinstance(x, Size) else found
+    def stages_at(self, sizes: dict[str, int]) -> StagesAt:
+        given = [sizes[name] for name in self.names]
+        return StagesAt(self.stages, lambda: self.forward.program_at(given))
+
+    def captured_at(self, sizes: dict[str, int]) -> Captured:
+        """As the call would have been captured for these sizes."""
+        places, metas = self._evaluate(**sizes)
+        old, moved = self.captured, dict[int, CapturedResult]()
+        for (at, x), (offset, meta) in zip(self._outcomes.items(), places, strict=True):
+            moved[at] = changed(x, offset=offset, meta=meta)
+        if moved:
+            with_gradients(moved)
 
         def outcome(x: Any) -> Any:
-            return moved[id(x)] if type(x) is CapturedResult else x
+            return moved.get(id(x), x)
 
+        leaves = [outcome(x) for x in old.leaves] if moved else list(old.leaves)
+        for k, formula in self._others.items():
+            found = evaluated(formula, sizes)
+            leaves[k] = Size(found) if isinstance(old.leaves[k], Size) else found
         inputs = list(old.graph.inputs)
         for k, meta in zip(self._sized_inputs, metas, strict=True):
             inputs[k] = Value(inputs[k].index, meta)
-        return changed(
-            old,
-            graph=SizedGraph(old.graph, inputs, sizes),
-            leaves=[leaf(x) for x in old.leaves],
-            effects=[GradientStore(e.owner, outcome(e.outcome)) for e in old.effects],
-            gradients=[outcome(x) for x in old.gradients],
-        )
+        made = changed(old, graph=SizedGraph(old.graph, inputs, sizes), leaves=leaves)
+        if moved:
+            made.gradients = [outcome(x) for x in old.gradients]
+            if any(id(e.outcome) in moved for e in old.effects):
+                made.effects = [GradientStore(e.owner, outcome(e.outcome)) for e in old.effects]
+        return made
 
-    def _joint_at(
-        self, sizes: dict[str, int], given: list[int], captured: Captured, tangents: list[Any]
-    ) -> Joint:
+    def _joint_at(self, sizes: dict[str, int], given: list[int], captured: Captured) -> Joint:
         backward = self.backward
         assert backward is not None
         runner, results = backward.program.at(given)
         if not runner.is_told:
             runner.expect()
         old = backward.joint
+        (tangents,) = self._tangents(*given)
         made = changed(
             old, runner=runner, tangents=tangents, result_metas=results,
             gradients=captured.gradients, made_lean={}, times_asked={}, launch=runner.launch,
@@ -179,6 +186,93 @@ class SizedVersion:
         )  # fmt: skip
         if len(tangents) > 1 or len(made.gradients) > 1:
             made.make_lean = _Lean(made, backward, sizes)
+        return made
+
+
+def _sized_outcomes(captured: Captured) -> dict[int, CapturedResult]:
+    """By id: the outcomes that depend on sizes, or whose gradient does."""
+    found = all_outcomes(captured)
+    sized = {id(x): x for x in found if is_sized(x.meta) or isinstance(x.offset, Symbolic)}
+    count = -1
+    while count != len(sized):
+        count = len(sized)
+        sized |= {id(x): x for x in found if id(x.gradient) in sized}
+    return sized
+
+
+class SizedEntry(CacheEntry):
+    """A version like the first one for other sizes. What a call rarely asks is made then."""
+
+    if TYPE_CHECKING:
+        of: SizedEntries
+        sizes: dict[str, int]
+
+    @once
+    def captured(self) -> Captured:
+        return self.of.version.captured_at(self.sizes)
+
+    @once
+    def metas(self) -> list[TensorMeta]:
+        return self._metas()
+
+    @once
+    def with_history(self) -> list[Any]:
+        return self._histories()
+
+    @once
+    def again(self) -> Any:
+        again = self.of.again
+        return None if again is None else again.at(self)
+
+    @once
+    def stages(self) -> Any:
+        return self.of.version.stages_at(self.sizes)
+
+
+_LATE = frozenset(("captured", "metas", "with_history", "again", "stages", "_outputs"))
+
+
+class SizedEntries:
+    """Makes versions like the first one of a `SizedVersion`."""
+
+    def __init__(self, version: SizedVersion, first: CacheEntry) -> None:
+        self.version = version
+        self.again = first.again
+        first.plain_results  # noqa: B018 (with it are those that are made like it)
+        self._same = {k: x for k, x in vars(first).items() if k not in _LATE}
+        self._same |= {
+            "of": self, "flat": first.flat_now(), "calls": 0, "untried": 0, "joint": None,
+            "shadow": None, "watched": None, "keep_at": 0,
+        }  # fmt: skip
+        if not first.with_history:
+            self._same["with_history"] = []
+        results = version.results
+        self._is_alike = all(
+            x.of_input or x.meta is results[x.index]
+            for x in version.captured.leaves
+            if type(x) is CapturedResult
+        )
+        """Whether results are read as they are written at all sizes, or at none."""
+
+    def at(
+        self,
+        sizes: dict[str, int],
+        guards_of: GuardsOf,
+        runner: Any,
+        results: Sequence[TensorMeta],
+    ) -> SizedEntry:
+        made = object.__new__(SizedEntry)
+        vars(made).update(
+            self._same, sizes=sizes, runner=runner, launch=runner.launch, result_metas=results
+        )
+        made.guards = guards = guards_of(lambda: made.captured)
+        if guards.shares or Flips.met:
+            made.flat = made.flat_now()
+        if not self._is_alike:
+            del made.plain_results
+            made.look_at_results()
+        if not runner.is_told:
+            made.tell_runner()
         return made
 
 

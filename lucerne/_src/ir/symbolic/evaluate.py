@@ -8,8 +8,9 @@ Whatever several formulas share is computed once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir.meta import TensorMeta, is_sized, make_meta
@@ -20,6 +21,7 @@ from lucerne._src.ir.symbolic.expressions import (
     FORMULAS,
     INTEGERS,
     RELATIONS,
+    SMALLEST,
     TOTAL,
     Atom,
     Expr,
@@ -35,6 +37,8 @@ _ERRORS = (ArithmeticError, ValueError, TypeError, MemoryError)
 """What Python raises where a formula has no value."""
 _SIGNS = {"floordiv": "//", "modulo": "%"}
 _EXTREMES = {"minimum": "min", "maximum": "max"}
+_ARITHMETIC = {"add": " + ", "sub": " - ", "mul": " * ", "truediv": " / "}
+"""Of floats, and of integers for `/`: nothing but a float comes out."""
 
 
 def _checked(op: str) -> Callable[..., float]:
@@ -73,11 +77,14 @@ class _Writer:
                 made = self._sum(x) if isinstance(x, Expr) else self._call(x)
                 known = self._known[id(x)] = x, made
             return known[1]
-        return f"float({str(x)!r})" if type(x) is float else repr(x)
+        if type(x) is float:
+            return f"({x!r})" if math.isfinite(x) else f"float({str(x)!r})"
+        return repr(x)
 
     def _call(self, x: FloatExpr) -> str:
-        args = ", ".join(self.text(a) for a in x.args)
-        return self._named(repr(x), f"f_{x.op}({args})")
+        args, sign = [self.text(a) for a in x.args], _ARITHMETIC.get(x.op)
+        called = f"f_{x.op}({', '.join(args)})" if sign is None else sign.join(args)
+        return self._named(repr(x), called)
 
     def _sum(self, x: Expr) -> str:
         parts = []
@@ -98,6 +105,9 @@ class _Writer:
         args = [self.text(x) for x in a.args]
         if a.op in _SIGNS:
             return self._named(a.name, _SIGNS[a.op].join(args))
+        if a.op == "if_at_least":
+            x, y, found, other = args
+            return self._named(a.name, f"{found} if {x} >= {y} else {other}")
         called = _EXTREMES.get(a.op) or f"i_{a.op}"
         return self._named(a.name, f"{called}({', '.join(args)})")
 
@@ -132,15 +142,19 @@ class ThingWriter(_Writer):
         if type(x) in (tuple, list):
             inside = ", ".join(map(self.thing, x))
             return f"[{inside}]" if type(x) is list else f"({inside}{',' if x else ''})"
-        return self._constant(x)
+        return self.constant(x)
 
     def _meta(self, meta: TensorMeta) -> str:
         shape, strides = self.thing(tuple(meta.shape)), self.thing(meta.strides)
-        rest = self._constant(meta.device), str(meta.flipped)
-        made = f"make_meta({self._constant(meta.dtype)}, {shape}, {strides}, {', '.join(rest)})"
+        rest = self.constant(meta.device), str(meta.flipped)
+        made = f"make_meta({self.constant(meta.dtype)}, {shape}, {strides}, {', '.join(rest)})"
         return self._named(f"meta {id(meta)}", made)
 
-    def _constant(self, x: Any) -> str:
+    def numbers(self, found: Iterable[Any]) -> str:
+        """A tuple of formulas and plain numbers."""
+        return f"({''.join(f'{self.text(n)}, ' for n in found)})"
+
+    def constant(self, x: Any) -> str:
         if type(x) in (int, bool, type(None)):
             return repr(x)
         name = f"c{len(self.constants)}"
@@ -193,18 +207,62 @@ def predicate(guards: Iterable[Guard], names: Sequence[str]) -> Callable[..., bo
     >>> holds(20), holds(40)
     (True, False)
     """
-    lines = ["try:"]
+    lines = [line for g in guards for line in _asking(g, _Writer(), "False")]
+    run: Callable[..., bool] = _function(_trying([*lines, "return True"], "False"), names)
+    return run
+
+
+def _asking(guard: Guard, writer: _Writer, otherwise: str) -> list[str]:
+    """Lines that return if a decision comes out in another way; `writer` has no others."""
+    left, right = writer.text(guard.left), writer.text(guard.right)
+    lines, writer.lines = writer.lines, []
+    if guard.relation is defined:
+        return [*lines, f"{left}, {right}"]
+    sign = RELATIONS[guard.relation]
+    asked = f"same({left}, {right})" if guard.relation is same else f"{left} {sign} {right}"
+    return [*lines, f"if {'not ' if guard.result else ''}({asked}): return {otherwise}"]
+
+
+def _trying(lines: Iterable[str], otherwise: str) -> list[str]:
+    """Lines that return something else where a formula has no value."""
+    return ["try:", *(f"    {line}" for line in lines), "except errors:", f"    return {otherwise}"]
+
+
+class SizedMeta(NamedTuple):
+    """What a meta must be like, but for the numbers in it, which are formulas."""
+
+    like: TensorMeta
+    shape: Sequence[Any]
+    strides: Sequence[Any]
+
+
+def binder(
+    metas: Sequence[SizedMeta], symbols: Mapping[str, tuple[int, int]], guards: Iterable[Guard]
+) -> Callable[..., dict[str, int] | None]:
+    """A function of metas: the sizes that they have, by the names of the symbols; None: some meta
+    is another one at these sizes, or a decision comes out in another way.
+
+    `symbols`: the number of the meta and the dimension at which each size is read.
+    """
+    writer, given = ThingWriter(), [f"m{k}" for k in range(len(metas))]
+    lines = [
+        f"if {m}.ndim != {x.like.ndim} or {m}.flipped != {x.like.flipped}: return None"
+        for m, x in zip(given, metas, strict=True)
+    ]
+    for name, (k, d) in symbols.items():
+        lines.append(f"{name} = {given[k]}.shape[{d}]")
+        lines.append(f"if {name} < {SMALLEST}: return None")
+    for m, x in zip(given, metas, strict=True):
+        shape, strides = (writer.numbers(n) for n in (x.shape, x.strides))
+        dtype, device = (writer.constant(c) for c in (x.like.dtype, x.like.device))
+        lines += writer.lines
+        writer.lines = []
+        lines.append(f"if {m}.dtype is not {dtype} or {m}.device != {device}: return None")
+        lines.append(f"if {m}.shape != {shape} or {m}.strides != {strides}: return None")
     for guard in guards:
-        writer = _Writer()
-        left, right = writer.text(guard.left), writer.text(guard.right)
-        lines += [f"    {line}" for line in writer.lines]
-        if guard.relation is defined:
-            lines.append(f"    {left}, {right}")
-            continue
-        sign = RELATIONS[guard.relation]
-        asked = f"same({left}, {right})" if guard.relation is same else f"{left} {sign} {right}"
-        lines.append(f"    if {'not ' if guard.result else ''}({asked}): return False")
-    run: Callable[..., bool] = _function(
-        [*lines, "    return True", "except errors:", "    return False"], names
+        lines += _asking(guard, writer, "None")
+    lines.append(f"return {{{', '.join(f'{name!r}: {name}' for name in symbols)}}}")
+    run: Callable[..., dict[str, int] | None] = _function(
+        _trying(lines, "None"), given, writer.constants
     )
     return run

@@ -16,7 +16,7 @@ from lucerne._src.backends.cpu.gemm.amx.products import (
     turned_takes,
 )
 from lucerne._src.backends.cpu.gemm.args import in_order
-from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, driver
+from lucerne._src.backends.cpu.gemm.driver import ENTRIES, FUSED, RUN, driver
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import KINDS, TILE_ROWS, TILE_VECTORS, GemmKind
 from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_kernel
@@ -99,21 +99,26 @@ def at_sizes(
     key = way, kind.key, epilogue.key, epilogue.sums_apart, batch, len(p.more_rows)
     if key not in _KNOWN:
         code, planned = make(product_of(p, [plain(n) for n in numbers]))
-        names, count = [n for n in code.addresses if n in _ENTRIES], len(planned.words)
+        wanted = (*_ENTRIES, RUN) if epilogue.ends_panels else _ENTRIES
+        names, count = [n for n in code.addresses if n in wanted], len(planned.words)
+
+        entries: dict[Code, tuple[int, ...]] = {}
 
         def run(*found: int) -> tuple[int, ...]:
             code, planned = make(product_of(p, found))
             if len(planned.words) != count:
                 raise ArithmeticError("a product of these sizes has other words")
-            entries = [code[name] for name in names]
-            return (planned.workspace, planned.packed_bytes, *entries, *planned.words)
+            if code not in entries:
+                entries[code] = tuple([code[name] for name in names])
+            return (planned.workspace, planned.packed_bytes, *entries[code], *planned.words)
 
         CHOICES.append(run)
         _KNOWN[key] = len(CHOICES) - 1, names
     number, names = _KNOWN[key]
     workspace, packed, *rest = choice(number, numbers)
-    entries = dict(zip(names, rest, strict=False))
-    return entries, Planned(tuple(rest[len(names) :]), workspace, packed)
+    return dict(zip(names, rest, strict=False)), Planned(
+        tuple(rest[len(names) :]), workspace, packed
+    )
 
 
 def _choose(kind: GemmKind, p: GemmProduct, epilogue: Epilogue, wide: Wide) -> tuple[Code, Planned]:

@@ -41,6 +41,8 @@ FUSED = {f"fused{n}": n for n in range(2, MOST_TENSORS + 1)}
 """Entries of fused graphs with so many tensors. After the planned words stand the places of A, B, C
 and E among the tensors and their byte offsets, then the words of the tail (tail.py)."""
 SLOTS = "ABCE"
+RUN = "run"
+"""What all entries call with the argument struct; so do kernels with an entry of their own."""
 
 
 def driver_job(kind: GemmKind) -> Job:
@@ -334,7 +336,7 @@ def write_entries(m: Module) -> None:
     for name, words in ENTRIES.items():
         with m.function(name, [("block", PTR)], I64) as f:
             args = filled_args(f, f.args[0], words)
-            f.call("run", VOID, [args.place])
+            f.call(RUN, VOID, [args.place])
             f.ret(0)
     _write_fused(m)
     for name, tensors in FUSED.items():
@@ -356,7 +358,7 @@ def _write_fused(m: Module) -> None:
             args.set(f"BASE_{name}", pointer_of(f, block, slots, i))
         args.set("BLOCK", block)
         args.set("TAIL", f.at(slots, 2 * len(SLOTS) * 8))
-        f.call("run", VOID, [args.place])
+        f.call(RUN, VOID, [args.place])
 
 
 def pointer_of(f: LLVMFunction, block: LLVMValue, slots: LLVMValue, i: int) -> LLVMValue:
@@ -366,7 +368,7 @@ def pointer_of(f: LLVMFunction, block: LLVMValue, slots: LLVMValue, i: int) -> L
 
 
 def _write_run(m: Module) -> None:
-    with m.function("run", [("args", PTR)]) as f:
+    with m.function(RUN, [("args", PTR)]) as f:
         args = Args(f, f.args[0])
         with f.if_(f.compare("eq", args.PARALLEL, PARALLEL_BATCH)) as branch:
             chunks = f.ceil_div(args.BATCHES, args.BATCH_GROUP)

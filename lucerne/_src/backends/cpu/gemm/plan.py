@@ -25,6 +25,7 @@ from lucerne._src.backends.cpu.gemm.micro import GemmTile, micro_job, micro_kern
 from lucerne._src.backends.cpu.gemm.pack import how_to_pack
 from lucerne._src.backends.cpu.runtime.code import compile_all, is_listed
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS, threads
+from lucerne._src.base.changed import changed
 
 K_BLOCK = 384
 """Steps of k in a block: a packed panel of B then fits the first cache."""
@@ -82,6 +83,8 @@ class GemmProduct:
 
 
 _FIELDS = ("m", "n", "k", "a_row", "a_k", "b_k", "b_col", "c_row", "e_row")
+_SIDES = ("size", "a", "b", "c", "e")
+_STEPS = len(_SIDES)
 
 
 def numbers_of(p: GemmProduct) -> tuple[Any, ...]:
@@ -94,20 +97,14 @@ def numbers_of(p: GemmProduct) -> tuple[Any, ...]:
 
 def product_of(like: GemmProduct, numbers: Sequence[int]) -> GemmProduct:
     """A product with these numbers and as many dimensions as another one."""
-    left = iter(numbers)
-    fields = {name: next(left) for name in _FIELDS}
-    batch = tuple(
-        GemmBatch(
-            next(left),
-            next(left),
-            next(left),
-            next(left),
-            next(left),
-            tuple(next(left) for _ in d.more),
-        )
-        for d in like.batch
-    )
-    return GemmProduct(**fields, batch=batch, more_rows=tuple(left))
+    at, batch = len(_FIELDS), []
+    for d in like.batch:
+        end = at + _STEPS + len(d.more)
+        more = tuple(numbers[at + _STEPS : end])
+        batch.append(changed(d, **dict(zip(_SIDES, numbers[at:], strict=False)), more=more))
+        at = end
+    fields = dict(zip(_FIELDS, numbers, strict=False))
+    return changed(like, **fields, batch=tuple(batch), more_rows=tuple(numbers[at:]))
 
 
 @dataclass(frozen=True)

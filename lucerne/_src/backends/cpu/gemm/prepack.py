@@ -10,7 +10,6 @@ The caller answers for the weight: when it changes, the copy does not.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from lucerne._src.backends.cpu.emit.types import BF16
@@ -31,6 +30,7 @@ from lucerne._src.backends.cpu.gemm.shape import describe, expanded_strides
 from lucerne._src.backends.cpu.runtime.code import Code
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of
 from lucerne._src.backends.cpu.runtime.memory import HostBlock
+from lucerne._src.base.changed import changed
 from lucerne._src.ir.meta import TensorMeta
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -154,4 +154,4 @@ def _can_be_packed(kind: GemmKind, p: GemmProduct) -> bool:
 def _lies_in_parts(kind: GemmKind, p: GemmProduct) -> bool:
     """Whether a float32 operand is packed as the tiles read it; see `parts_take`."""
     dense = 1 in (p.b_k, p.b_col)
-    return kind.key == _FLOAT32 and parts_take(replace(p, m=_MANY_ROWS, a_k=1)) and dense
+    return kind.key == _FLOAT32 and parts_take(changed(p, m=_MANY_ROWS, a_k=1)) and dense

@@ -17,7 +17,7 @@ from lucerne._src.backends.cpu.emit.types import F32, F64, I64, PTR, VOID
 from lucerne._src.backends.cpu.gemm.amx.pack import PANEL
 from lucerne._src.backends.cpu.gemm.amx.products import parts_take, turned_takes
 from lucerne._src.backends.cpu.gemm.args import PLANNED, SIZE, Args
-from lucerne._src.backends.cpu.gemm.driver import SLOTS, pointer_of
+from lucerne._src.backends.cpu.gemm.driver import RUN, SLOTS, pointer_of
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.fuse import PRODUCTS, FusedGraph
 from lucerne._src.backends.cpu.gemm.kinds import masked, store_masked
@@ -181,7 +181,7 @@ def _kernel(graph: Graph) -> NativeKernel | None:
         len(results),
         len(tensors),
         "f" * _NUMBERS,
-        [made.code["run"], *own, *made.plan.words, *made.words],
+        [made.code[RUN], *own, *made.plan.words, *made.words],
         made.plan.workspace,
         work=made.work + _UPDATE_NS * gradient.meta.numel,
     )

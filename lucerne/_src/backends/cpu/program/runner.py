@@ -10,8 +10,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from types import MethodType
 from typing import Any
 
 from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
@@ -54,11 +56,34 @@ def _functions() -> tuple[Any, Any, Any]:
     return _MOVE(code["program_move"]), held, released
 
 
+def alike(program: Program, native: Any) -> dict[str, Any]:
+    """Attributes that the runners of a program for several sizes may share."""
+    move, run, released = _functions()
+    return {
+        "written": program.written, "_number_count": program.numbers, "_lock": forks.lock(),
+        "_timing": forks.lock(), "_times": None, "_move": move, "_run": run,
+        "_run_released": released, "_poison": None,
+        "_launch": None if native is None else native.launch_program,
+    }  # fmt: skip
+
+
 class NativeRunner(Runner):
     """All steps in as few calls of machine code as there are steps for Python in between, plus one.
 
     One call runs at a time: another thread waits for it.
     """
+
+    written: frozenset[int]
+    _number_count: int
+    _lock: Any
+    _timing: Any
+    _times: Any
+    """Where steps note their times, while somebody watches."""
+    _move: Any
+    _run: Any
+    _run_released: Any
+    _launch: Any
+    _poison: Iterator[int] | None
 
     def __init__(
         self,
@@ -101,15 +126,10 @@ class NativeRunner(Runner):
     ) -> None:
         """What does not depend on how the blocks are laid out."""
         self.arguments, self.results = arguments, results
-        self.written, self._number_count = program.written, program.numbers
         self._more_blocks: list[Blocks] = []
-        self._lock = forks.lock()
-        self._times: Any = None
-        """Where steps note their times, while somebody watches."""
-        self._timing = forks.lock()
-        self._move, self._run, self._run_released = _functions()
-        self._launch: Any = None if native is None or poison else native.launch_program
-        self._poison = itertools.cycle(_POISONS) if poison else None
+        vars(self).update(alike(program, None if poison else native))
+        if poison:
+            self._poison = itertools.cycle(_POISONS)
 
     def forget(self) -> None:
         """In a forked child: the call that another thread was in the middle of."""
@@ -186,11 +206,18 @@ class NativeRunner(Runner):
         bases = self._tables["bases"]
         bases[:] = [NOWHERE] * len(bases)
 
+    def _called_back(self) -> dict[int, Any]:
+        """What machine code calls, by the word that says where it is. (It does not keep the runner
+        alive: that would stay until the next full collection.)"""
+        me, kind = weakref.proxy(self), type(self)
+        return {
+            S.HOST_STEP: MethodType(kind._run_host, me), S.FAILED: MethodType(kind._fail, me),
+            S.REPACK: MethodType(kind._repack, me),
+        }  # fmt: skip
+
     def _lay_out_launch(self) -> None:
         """What only `launch` reads."""
-        self._callbacks = {
-            S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
-        }  # fmt: skip
+        self._callbacks = self._called_back()
         for at, function in self._callbacks.items():
             self._set(at, id(function))
         self._set(S.ARGUMENTS, len(self.arguments))

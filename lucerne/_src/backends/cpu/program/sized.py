@@ -26,12 +26,13 @@ from lucerne._src.backends.cpu.program.compile import executables
 from lucerne._src.backends.cpu.program.image import RunnerImage, Words
 from lucerne._src.backends.cpu.program.kept import form_of
 from lucerne._src.backends.cpu.program.late import LateKernel, for_all_sizes
-from lucerne._src.backends.cpu.program.runner import NOWHERE, guess, nbytes
+from lucerne._src.backends.cpu.program.runner import NOWHERE, alike, guess, nbytes
 from lucerne._src.backends.cpu.program.sized_runner import PackedUse, SizedFailure, SizedRunner
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel, address_of, encode_number, signed
 from lucerne._src.backends.cpu.runtime.llvm import release_code
 from lucerne._src.base.config import config
 from lucerne._src.base.exact import exact
+from lucerne._src.base.process.forks import once
 from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.ir.meta import TensorMeta, is_sized
 from lucerne._src.ir.program import ARGUMENT, CONSTANT, NumberArgument, Place, Program, Step
@@ -164,6 +165,15 @@ class NativeSizedProgram(contract.SizedProgram):
             assert use.kernel is not None
             self._fill(start, use.kernel, program.steps[use.number], buffers, use.left_out)
         self.image.add("blocks", self._blocks)
+
+    @once
+    def alike(self) -> dict[str, Any]:
+        """Attributes of the runners of all sizes."""
+        return {"_source": self, **alike(self.program, self.native)}
+
+    @once
+    def state_at(self) -> int:
+        return self.image.place("state")
 
     def _fill(
         self, at: int, kernel: NativeKernel, step: Step, buffers: Buffers,

@@ -12,7 +12,7 @@ from lucerne._src.backends.cpu.gemm import kept as eager
 from lucerne._src.backends.cpu.native.plans import RELEASE_ABOVE_NS
 from lucerne._src.backends.cpu.program import state as S
 from lucerne._src.backends.cpu.program.blocks import Blocks, Buffers, kernel_of
-from lucerne._src.backends.cpu.program.image import RunnerTables
+from lucerne._src.backends.cpu.program.image import RunnerTables, Words
 from lucerne._src.backends.cpu.program.kept import KeptWeight, SharedWeight, WeightUse, form_of
 from lucerne._src.backends.cpu.program.runner import NativeRunner, nbytes
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
@@ -93,48 +93,68 @@ class _SizedBlocks(Blocks):
 class SizedRunner(NativeRunner):
     """A program for all sizes, at some of them."""
 
+    _source: Any
+    _sizes: tuple[int, ...]
+    _image: Words
+    _base: int
+    _entries: tuple[int, ...]
+    """Of the kernels that read packed copies."""
+    _works: tuple[float, ...]
+    is_told: bool
+
     def __init__(self, source: Any, sizes: Sequence[int]) -> None:
         """`source`: a `NativeSizedProgram`."""
         (
             words, numbers, works, workspace_at, workspace, metas, results, entries, kept_works,
         ) = source.evaluated(sizes)  # fmt: skip
-        self._source, self._sizes = source, tuple(sizes)
-        self.packed: dict[int, NativeKernel | None] = {}
-        """By executable: the kernel that reads a packed copy of its weight."""
         arguments = list(source.program.arguments)
         for k, meta in zip(source.sized_arguments, metas, strict=True):
             arguments[k] = meta
-        self._begin(arguments, results, source.program, source.native)
-        self._image, self._base = source.image.copy()
-        image, self.is_told = self._image, source.is_told
-        self._tables = RunnerTables(source.image, image)
-        self._state = self._tables["state"]
-        self.address = self._base + source.image.place("state")
-        late = self._late_kernels() if source.late else {}
-        spaces = [workspace, *(k.workspace for k in late.values())]
-        self._buffers = _SizedBuffers(source.program, workspace_at, max(spaces))
-        work = sum(works) + source.work + sum(k.work for k in late.values())
+        image, base = source.image.copy()
+        vars(self).update(
+            source.alike, _sizes=tuple(sizes), arguments=arguments, results=results,
+            _more_blocks=[], _image=image, _base=base, address=base + source.state_at,
+            is_told=source.is_told, _entries=entries, _works=kept_works,
+        )  # fmt: skip
+        work = sum(works) + source.work
+        if source.late:
+            late = self._late_kernels()
+            workspace = max(workspace, *(k.workspace for k in late.values()))
+            work += sum(k.work for k in late.values())
+        self._spaces = workspace_at, workspace
         self._segments = [[0, len(source.kernels), int(work > RELEASE_ABOVE_NS), -1]]
-        image[source.places] = words + self._own_words(metas)
+        image[source.places] = words + self._own_words(metas, max(workspace_at + workspace, 1))
         source.write_numbers(image, numbers)
-        self._entries, self._works = entries, kept_works
-        self._taken: dict[int, Any] = {}
-        """By weight: the copy that it began with, with its token."""
         if source.weights:
             self._take_copies()
-        if late:
+        if source.late:
             self._add_late(late)
         forks.tell(self)  # last: a fork beside this finds it whole or not at all
 
-    def _own_words(self, metas: Sequence[TensorMeta]) -> list[int]:
+    @once
+    def _tables(self) -> dict[str, Any]:
+        return RunnerTables(self._source.image, self._image)
+
+    @once
+    def _state(self) -> Any:
+        return self._tables["state"]
+
+    @once
+    def _buffers(self) -> Buffers:
+        return _SizedBuffers(self._source.program, *self._spaces)
+
+    @once
+    def packed(self) -> dict[int, NativeKernel | None]:
+        """By executable: the kernel that reads a packed copy of its weight."""
+        return {}
+
+    def _own_words(self, metas: Sequence[TensorMeta], scratch: int) -> list[int]:
         """In the order of `NativeSizedProgram._late_places`."""
-        self._callbacks = {
-            S.HOST_STEP: self._run_host, S.FAILED: self._fail, S.REPACK: self._repack,
-        }  # fmt: skip
+        self._callbacks = self._called_back()
         return [
             *map(id, metas), *map(nbytes, metas), *map(id, self.results),
             *map(nbytes, self.results), self._segments[0][S.SEGMENT_RELEASE],
-            self._buffers.scratch_bytes, *map(id, self._callbacks.values()),
+            scratch, *map(id, self._callbacks.values()),
         ]  # fmt: skip
 
     def expect(
@@ -199,7 +219,9 @@ class SizedRunner(NativeRunner):
     def _take_copies(self) -> None:
         """Read the copies that programs of other sizes have packed; `launch` looks whether they
         still hold."""
-        source, which = self._source, -1
+        source = self._source
+        self._taken: dict[int, Any] = {}
+        """By weight: the copy that it began with, with its token."""
         kept, works = self._tables["kept"], iter(self._works)
         for which, (key, uses) in enumerate(source.weights):
             at = which * S.KEPT_WORDS + S.KEPT_WRITES

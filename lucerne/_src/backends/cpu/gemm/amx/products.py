@@ -14,7 +14,7 @@ The argument struct and the handling of batches are those of `driver.py`; k is c
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+import weakref
 from functools import cache
 from typing import Any
 
@@ -49,8 +49,9 @@ from lucerne._src.backends.cpu.gemm.driver import (
 from lucerne._src.backends.cpu.gemm.epilogue import PLAIN, Epilogue
 from lucerne._src.backends.cpu.gemm.kinds import GemmKind
 from lucerne._src.backends.cpu.gemm.plan import GemmProduct, Planned, batch_words
-from lucerne._src.backends.cpu.runtime.code import Code, compiled
+from lucerne._src.backends.cpu.runtime.code import Code, compiled, is_listed
 from lucerne._src.backends.cpu.runtime.pool import MAX_THREADS, threads
+from lucerne._src.base.changed import changed
 from lucerne._src.base.config import config
 
 _TASK: list[Any] = [("args", PTR), ("chunk", I64), ("thread", I64)]
@@ -314,6 +315,22 @@ def turned_takes(p: GemmProduct) -> bool:
     return few and large and along and amx_takes(p)
 
 
+_ADDRESSES: weakref.WeakKeyDictionary[Epilogue, dict[Any, tuple[int, int, int]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""As `plan._KERNELS`, which see."""
+
+
+def _addresses(kind: GemmKind, epilogue: Epilogue, wide: Wide) -> tuple[int, int, int]:
+    """Of the task that multiplies a block, and what packs rows and columns."""
+    known, key = _ADDRESSES.setdefault(epilogue, {}), (*kind.key, *vars(wide).values())
+    if key not in known or is_listed():
+        code = amx_driver(kind, wide)
+        task = amx_task(kind, epilogue, wide.parts, wide.turned)
+        known[key] = task, code["pack_rows"], code["pack_columns"]
+    return known[key]
+
+
 def amx_plan(
     kind: GemmKind,
     p: GemmProduct,
@@ -327,7 +344,7 @@ def amx_plan(
     if wide.turned:
         assert not p.batch, p
         assert not b_ready, p
-        p = replace(p, m=p.n, n=p.m, a_row=p.b_col, a_k=p.b_k, b_k=p.a_k, b_col=p.a_row)
+        p = changed(p, m=p.n, n=p.m, a_row=p.b_col, a_k=p.b_k, b_k=p.a_k, b_col=p.a_row)
     size, depth = unit_of(kind, wide), PANEL * wide.parts
     room = -(-p.k * size // STEP) * STEP
     k_block, row_most, column_most = (_blocks if wide.parts == 1 else _split_blocks)(p.k, room)
@@ -385,6 +402,7 @@ def amx_plan(
     if own_parts:
         a_space += across * k_block * depth
     a_offset = whole_offset + whole_space * owners
+    kernel, pack_rows, pack_columns = _addresses(kind, epilogue, wide)
     words = {
         "M": p.m, "N": p.n, "K": p.k, "K_ROOM": room,
         "A_ROW": p.a_row, "A_K": p.a_k, "B_K": p.b_k, "B_COL": p.b_col, "C_ROW": c_row,
@@ -392,9 +410,8 @@ def amx_plan(
         "BLOCK_ROWS": rows, "ROW_BLOCKS": -(-panels // rows), "BLOCK_COLUMNS": across,
         "K_BLOCK": k_block, "COLUMN_BLOCK": column_block,
         "PACK_GROUP": max(1, min(4, column_block // (4 * threads()))),
-        "KERNEL": amx_task(kind, epilogue, wide.parts, wide.turned),
-        "KERNEL_TALLER": amx_driver(kind, wide)["pack_rows"],
-        "PACK_COLUMNS": amx_driver(kind, wide)["pack_columns"], "OWN_B": int(own_b or own_parts),
+        "KERNEL": kernel, "KERNEL_TALLER": pack_rows, "PACK_COLUMNS": pack_columns,
+        "OWN_B": int(own_b or own_parts),
         "A_IN_PLACE": int(in_place), "B_READY": int(b_ready),
         "A_HOW": int(p.a_k != 1), "B_HOW": int(p.b_k != 1),
         "A_OFFSET": a_offset, "A_SPACE": a_space, "B_OFFSET": 0, "B_SPACE": b_space,
