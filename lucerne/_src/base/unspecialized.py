@@ -93,6 +93,11 @@ def note(use: NumberUse) -> None:
         _watch.uses.append(use)
 
 
+def uses_noted() -> int:
+    """How many were collected so far."""
+    return 0 if _watch.uses is None else len(_watch.uses)
+
+
 def look(source: Sequence[Any]) -> Any:
     """What is found in `source[0]` by the keys that follow."""
     found = source[0]

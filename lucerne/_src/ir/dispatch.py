@@ -120,8 +120,8 @@ class Interpreter:
     """Call level: whether all it wants to know is which values are not finite. Programs that look
     at that themselves run as they are."""
     quick: Any = None
-    """Kernel level: `quick(op, args)`, asked before anything else about calls without `out`. It
-    does all of a call, recording included, or says NotImplemented."""
+    """Kernel level: `quick(op, args, out)`, asked before anything else about calls. It does all of
+    a call, recording included, or says NotImplemented."""
     captures = False
     """Kernel level: whether a function is captured by it."""
     is_transform = False

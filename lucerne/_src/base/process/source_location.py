@@ -109,6 +109,13 @@ class Owned(tuple[CodeType, int]):
     module = ""
 
 
+def owned(place: Place, module: str) -> Place:
+    """The same line in the module with this path."""
+    made = Owned(place)
+    made.module = module
+    return made
+
+
 def owner_of(place: Place) -> str:
     """The path of the module that was running at a place, where that is known."""
     return place.module if type(place) is Owned else ""
@@ -152,9 +159,7 @@ def _owned(frame: FrameType | None, names: dict[int, str]) -> Place | None:
         if id(code) not in _BETWEEN:
             for owner in forward_owners(frame):
                 if id(owner) in names:
-                    owned = Owned(found)
-                    owned.module = names[id(owner)]
-                    return owned
+                    return owned(found, names[id(owner)])
         frame = frame.f_back
     return found
 

@@ -187,6 +187,8 @@ class NativeCallbacks:
         self.comes_back_not: tuple[Any, Sequence[Any]] = (None, ())
         """A call of ours (with its arguments) of which it was found right now that it comes to no
         function of the user's."""
+        self.told: Any = None
+        """Who is told what native calls give (`trace.repeats`); None: nobody."""
         self.called: str | None = None
         """A function of the user's that native code has called; None: it has not."""
 
@@ -217,6 +219,13 @@ class NativeCallbacks:
         return found
 
     def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
+        """Call something native, and say what it gives where somebody wants to know."""
+        result = self._call(fn, args, kwargs)
+        if self.told is not None and self.told.running:
+            self.told.tell("called", fn, (*args, *kwargs.values()), result)
+        return result
+
+    def _call(self, fn: Any, args: Any, kwargs: Any) -> Any:
         """Call something native. What is ours is left alone: it tells in other ways what it does
         (`call_policy.native_call`), and has too many functions to be told of each."""
         if not is_ours(fn):

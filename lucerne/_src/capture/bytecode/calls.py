@@ -33,7 +33,13 @@ from lucerne._src.capture.bytecode.helpers import (
     extend_,
 )
 from lucerne._src.capture.bytecode.hooks import DEFERRED, INLINE, NOTHING, Access, Stop, is_entered
-from lucerne._src.capture.bytecode.links import Delivery, link_rule, name_in_full, wrong_answer
+from lucerne._src.capture.bytecode.links import (
+    RULES,
+    Delivery,
+    link_rule,
+    name_in_full,
+    wrong_answer,
+)
 from lucerne._src.capture.bytecode.machine import SWITCH, Machine
 from lucerne._src.capture.bytecode.special import SPECIAL, old_attribute
 from lucerne._src.capture.bytecode.targets import FORWARDS, find_in_class, target_of
@@ -74,8 +80,16 @@ def call(
         decision = machine.hooks.decide_call(fn, args, kwargs)
         if decision is INLINE:
             with profiling(None):  # (nothing of the user's runs before its frame does)
-                if _entered(machine, frame, fn, args, kwargs, taken):
+                known = None if machine.repeats is None else machine.repeats.begin(fn, args, kwargs)
+                if type(known) is tuple:
+                    _drop(frame, taken)
+                    frame.stack.append(known[0])
+                    return None
+                link = PUSH if known is None else Link("recorded", (machine.repeats, known))
+                if _entered(machine, frame, fn, args, kwargs, taken, link):
                     return SWITCH
+                if known is not None:
+                    machine.repeats.end(known, None, good=False)
         elif isinstance(decision, Stop):
             raise decision
         elif decision is DEFERRED:
@@ -118,13 +132,18 @@ def _drop(frame: PythonFrame, taken: int) -> None:
 
 
 def _entered(
-    machine: Machine, frame: PythonFrame, fn: Any, args: tuple[Any, ...], kwargs: Kwargs, taken: int
+    machine: Machine,
+    frame: PythonFrame,
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Kwargs,
+    taken: int,
+    link: Link,
 ) -> bool:
     """Whether a frame was entered for the call."""
     target = target_of(fn, args, kwargs)
     if target is None:
         return False
-    link = PUSH
     if target.made is not None:
         link = Link("init", (target.made,))
     elif target.kind is not None:
@@ -159,6 +178,15 @@ def users_method(kind: type, name: str) -> FunctionType | None:
     """A special method that the user has written in Python, or None."""
     found = find_in_class(kind, name)
     return found if type(found) is FunctionType and is_entered(found.__code__) else None
+
+
+@link_rule("recorded")
+def _recorded(
+    machine: Machine, frame: PythonFrame, data: Any, delivery: Delivery, value: Any
+) -> bool:
+    """A module that is recorded has ended; `data`: who records it, and what they gave."""
+    data[0].end(data[1], value, good=delivery is Delivery.RETURN)
+    return RULES["push"](machine, frame, (), delivery, value)
 
 
 @link_rule("new")

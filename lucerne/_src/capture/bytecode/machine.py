@@ -84,6 +84,8 @@ class Machine:
         self.hooks = hooks
         self.natives: Natives | None = getattr(hooks, "natives", None)
         """Who is told when native code comes back to user code; None: nobody cares."""
+        self.repeats: Any = getattr(hooks, "repeats", None)
+        """Who may know what a call of a module gives, as one like it was called; None: nobody."""
         self.before: Callable[[PythonFrame], Stop | None] | None = getattr(hooks, "before", None)
         """Who is told before each instruction, also of runs inside native code; None: nobody."""
         self.frames: list[PythonFrame] = []

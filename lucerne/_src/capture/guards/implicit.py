@@ -71,6 +71,8 @@ class ImplicitGuards:
 
     def __init__(self, birth: NewObjects, passing: Callable[[Any], bool] | None = None) -> None:
         self.birth, self.passing = birth, passing
+        self.told: Callable[..., None] | None = None
+        """Who is told of each place that is noted, whether it is a new one or not."""
         self.places: dict[Any, Source] = {}
         self._names: dict[tuple[type, types.CodeType], list[str]] = {}
         """Under which a class has a function."""
@@ -91,7 +93,9 @@ class ImplicitGuards:
         """Whether the next call finds the same object."""
         return not (self.birth.is_new(x) or (self.passing is not None and self.passing(x)))
 
-    def _note(self, store: Any, key: Any, value: Any, name: str = "") -> None:
+    def note(self, store: Any, key: Any, value: Any, name: str = "") -> None:
+        if self.told is not None:
+            self.told("fact", store, key, value, name)
         place = Source(store, key, value, name)
         self.places.setdefault(place.at, place)
 
@@ -128,17 +132,17 @@ class ImplicitGuards:
     def partial(self, x: functools.partial[Any]) -> None:
         """A `partial` is called; its keywords are a dict like any other."""
         if self._stays(x):
-            self._note(x, "func", x.func)
-            self._note(x, "args", x.args)
+            self.note(x, "func", x.func)
+            self.note(x, "args", x.args)
 
     def _function(self, fn: types.FunctionType) -> None:
-        self._note(fn, "__code__", fn.__code__)
+        self.note(fn, "__code__", fn.__code__)
         if fn.__defaults__:  # (without, a call has given all that is needed)
-            self._note(fn, "__defaults__", fn.__defaults__)
+            self.note(fn, "__defaults__", fn.__defaults__)
         if fn.__kwdefaults__:
-            self._note(fn, "__kwdefaults__", fn.__kwdefaults__)
+            self.note(fn, "__kwdefaults__", fn.__kwdefaults__)
             for name, value in fn.__kwdefaults__.items():
-                self._note(fn.__kwdefaults__, name, value)
+                self.note(fn.__kwdefaults__, name, value)
 
     def _found_under(self, owner: Any, target: types.FunctionType) -> None:
         """Perhaps a class has the function: as a method, or in a property. Under which name it was
@@ -172,7 +176,7 @@ class ImplicitGuards:
         or of its variables (`names`)."""
         found = [frame.f_globals[name] for name in names if name in frame.f_globals]
         for name in names:
-            self._note(frame.f_globals, name, frame.f_globals.get(name, MISSING), name)
+            self.note(frame.f_globals, name, frame.f_globals.get(name, MISSING), name)
         for x in (*given, *found):
             kind = x if is_a(x, type) else type(x)
             at = frame.f_code, id(kind if self.birth.is_new(x) else x)
@@ -185,7 +189,7 @@ class ImplicitGuards:
                 continue
             self._of_both(x, kind, {*attributes, *self._under(kind, frame.f_code)})
             for name in CLASS_NAMES & attributes:
-                self._note(kind, name, getattr(kind, name), f"{kind.__name__}.{name}")
+                self.note(kind, name, getattr(kind, name), f"{kind.__name__}.{name}")
 
     def _descriptor(self, descriptor: Any, owner: Any) -> None:
         """The user's own kind of property was asked: under which name, the call does not say."""
@@ -195,7 +199,7 @@ class ImplicitGuards:
                     self.of_object(owner, name)
                     own = own_dict(owner)
                     if is_a(own, dict) and self._stays(owner):
-                        self._note(own, name, dict.get(own, name, MISSING))
+                        self.note(own, name, dict.get(own, name, MISSING))
 
     # ---- classes -------------------------------------------------------------------------------
 
@@ -206,7 +210,7 @@ class ImplicitGuards:
             return
         store = ClassSource(kind, after)
         found = store.find(key)
-        self._note(store, key, found, f"{kind.__name__}.{key}")
+        self.note(store, key, found, f"{kind.__name__}.{key}")
         if found is MISSING and key[:2] != "__":
             self.of_class(kind, "__getattr__")
         elif key not in _BINDS and found is not MISSING and type(found) not in PLAIN:
@@ -220,7 +224,7 @@ class ImplicitGuards:
         if self._stays(x):
             kind = type(x)
             if not is_known_home(kind.__module__):
-                self._note(x, "__class__", kind)
+                self.note(x, "__class__", kind)
         self.of_class(type(x), key)
         self.looks(type(x))
 
@@ -256,7 +260,7 @@ class ImplicitGuards:
         kind = type(module)
         if is_known_home(kind.__module__):
             for name in ("forward", "__call__"):
-                self._note(ClassSource(kind), name, find_in_class(kind, name))
+                self.note(ClassSource(kind), name, find_in_class(kind, name))
 
     def of_tensor(self, t: Any, key: str) -> None:
         """An attribute or method of a tensor was read: somebody may patch its class."""
@@ -264,14 +268,14 @@ class ImplicitGuards:
         if is_known_home(kind.__module__):
             found = find_in_class(kind, key)
             if found is not None:
-                self._note(ClassSource(kind), key, found, f"{kind.__name__}.{key}")
+                self.note(ClassSource(kind), key, found, f"{kind.__name__}.{key}")
         else:
             self.of_class(kind, key)
 
     def _kind_of(self, t: Any) -> None:
         """A tensor was asked for its class, which somebody may set."""
         if not is_fake(t) and self._stays(t):
-            self._note(t, "__class__", type(t))
+            self.note(t, "__class__", type(t))
 
     def array(self, x: Any) -> str:
         """The contents of an array were looked at; why they can't be compared (empty: they are)."""
@@ -280,7 +284,7 @@ class ImplicitGuards:
         why = unguarded(x, self.tensors, self._shared)
         if why:
             return why
-        self._note(
+        self.note(
             CallSource(contents, (x,)), "", contents(x), f"the contents of {type(x).__name__}"
         )
         return ""
@@ -289,17 +293,17 @@ class ImplicitGuards:
 
     def builtin(self, scope: dict[str, Any], name: str) -> None:
         """A builtin was read in a scope where nothing has its name; somebody may patch it."""
-        self._note(scope, name, MISSING, name)
-        self._note(builtins.__dict__, name, builtins.__dict__.get(name, MISSING), name)
+        self.note(scope, name, MISSING, name)
+        self.note(builtins.__dict__, name, builtins.__dict__.get(name, MISSING), name)
 
     def of_python_module(self, module: types.ModuleType, key: str) -> None:
         """An attribute of a module of Python's or ours was read: somebody may patch it."""
         own = module.__dict__
-        self._note(own, key, dict.get(own, key, MISSING), f"{module.__name__}.{key}")
+        self.note(own, key, dict.get(own, key, MISSING), f"{module.__name__}.{key}")
 
     def scope(self, scope: dict[str, Any], name: str, module: types.ModuleType) -> None:
         """A variable was read that is a module."""
-        self._note(scope, name, module, name)
+        self.note(scope, name, module, name)
 
     def called(self, fn: Any, args: Sequence[Any]) -> None:
         """A native call: a switch may have been asked for, or whether an object belongs to an
@@ -313,13 +317,13 @@ class ImplicitGuards:
             self._shared |= {id(owner_of(x)) for x in args if is_a(x, (*ARRAYS, bytearray))}
         if name in _SWITCHES and type(fn) is types.FunctionType and not args:
             if own_home(str(fn.__module__)).startswith("lucerne."):
-                self._note(CallSource(fn, ()), "", fn(), name)
+                self.note(CallSource(fn, ()), "", fn(), name)
         elif type(fn) is _CACHED:
             kept = fn.cache_info()
             asked = CallSource(_Cached(fn, tuple(args), kept.hits + 1, kept.currsize), ())
-            self._note(asked, "", LATER, name)
+            self.note(asked, "", LATER, name)
         elif fn is issubclass and len(args) == 2 and not is_known_home(str(args[0].__module__)):
-            self._note(CallSource(fn, tuple(args)), "", fn(*args), name)
+            self.note(CallSource(fn, tuple(args)), "", fn(*args), name)
         elif fn in (isinstance, issubclass) and len(args) == 2 and _is_abstract(args[1]):
             self._belongs(fn, tuple(args), name)
         if fn in (isinstance, issubclass) and len(args) == 2:
@@ -331,7 +335,7 @@ class ImplicitGuards:
 
     def _belongs(self, fn: Any, args: tuple[Any, ...], name: str) -> None:
         if self._stays(args[0]) and not is_a(args[0], TensorBase):
-            self._note(CallSource(fn, args), "", fn(*args), name)
+            self.note(CallSource(fn, args), "", fn(*args), name)
 
 
 _CACHED = type(functools.lru_cache(lambda: None))

@@ -14,7 +14,7 @@ import functools
 import gc
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.base.homes import own_home
@@ -191,6 +191,8 @@ class ReadLog:
     def __init__(self, birth: NewObjects, arguments: Arguments | None, looked: Any) -> None:
         """`looked`: gets what is asked about tensors (a `tensor_reads.Looked`)."""
         self.birth, self.arguments, self.looked = birth, arguments, looked
+        self.told: Callable[..., None] | None = None
+        """Who is told of what is noted, whether it is new or not."""
         self.everything = ""
         """Why everything counts that can be reached; empty: what was read does."""
         self.places: dict[tuple[int, Any], Source] = {}
@@ -209,6 +211,8 @@ class ReadLog:
 
     def all(self, why: str) -> None:
         """Everything counts, as somebody has looked who does not tell at what."""
+        if self.told is not None:
+            self.told("refused")
         self.everything = self.everything or why
         if self.arguments is not None:
             self.arguments.all()
@@ -293,7 +297,7 @@ class ReadLog:
         if self.arguments is not None and id(store) in self.arguments.trees:
             self.arguments.child(store, key)
         else:
-            self._place(store, key, dict.get(store, key, MISSING))
+            self.note(store, key, dict.get(store, key, MISSING))
         return True
 
     def arguments_of_super(self) -> None:
@@ -331,13 +335,13 @@ class ReadLog:
             elif is_a(value, types.ModuleType):
                 self.facts.scope(container, key, value)
             else:
-                self._place(container, key, value, key)
+                self.note(container, key, value, key)
         elif type(container) is super:
             self._above(container, key)
         elif self.birth.is_new(container):
             return
         elif how is Access.CELL:
-            self._place(container, key, value, key)
+            self.note(container, key, value, key)
         elif is_a(container, ARRAYS):
             self.all_of(container)
         elif how is Access.ITEM:
@@ -373,7 +377,9 @@ class ReadLog:
 
     # ---- one thing -----------------------------------------------------------------------------
 
-    def _place(self, store: Any, key: Any, value: Any, name: str = "") -> None:
+    def note(self, store: Any, key: Any, value: Any, name: str = "") -> None:
+        if self.told is not None:
+            self.told("place", store, key, value, name)
         place = Source(store, key, value, name)
         if place.at not in self.written:
             self.places.setdefault(place.at, place)
@@ -386,7 +392,7 @@ class ReadLog:
         if is_a(container, (dict, list)) and plain:
             found = Source(container, key, value).now()
             if found is value:
-                self._place(container, key, value)
+                self.note(container, key, value)
                 return
         self.all_of(container)
 
@@ -409,27 +415,27 @@ class ReadLog:
             return  # `torch.ops.mylib.name`: what it is, is the op
         if is_a(container, enum.Enum):
             if key in ("value", "name"):
-                self._place(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
+                self.note(vars(container), f"_{key}_", vars(container)[f"_{key}_"])
             self.facts.of_class(type(container), key)
             return
         if found_natively(container, key):
             self.all_of(container)
         own = own_dict(container)
         if key == "__dict__" and type(own) is dict:
-            self._place(container, key, own)  # (what is read of it is seen as of any dict)
+            self.note(container, key, own)  # (what is read of it is seen as of any dict)
         elif key == "__dict__":
             self.all_of(container)
         if is_optimizer(container):
             self.optimizers[id(container)] = container
         if is_module(container):
-            self._of_module(container, key)
+            self.note_module(container, key)
             if is_a(own, dict) and key in own and "_hooks" not in key:
-                self._place(own, key, own[key])  # (somebody may write to its `__dict__`)
+                self.note(own, key, own[key])  # (somebody may write to its `__dict__`)
         elif is_a(own, dict):
-            self._place(own, key, dict.get(own, key, MISSING))
+            self.note(own, key, dict.get(own, key, MISSING))
             self.own_dict_of(container)
         if type(find_in_class(type(container), key)) is types.MemberDescriptorType:
-            self._place(container, key, value)
+            self.note(container, key, value)
         if is_module(container):  # (which class it is of is compared with its structure)
             self.facts.of_class(type(container), key)
             self.facts.looks(type(container))
@@ -441,15 +447,17 @@ class ReadLog:
         own = own_dict(container)
         self.facts.looks(type(container))
         if looks_plainly(container) and is_a(own, dict) and not is_a(container, (dict, list)):
-            self._place(container, "__dict__", own)
+            self.note(container, "__dict__", own)
 
     def _of_python_module(self, module: types.ModuleType, key: str, value: Any) -> None:
         if own_home(module.__name__).partition(".")[0] in KNOWN_HOMES:
             self.facts.of_python_module(module, key)
         else:
-            self._place(module.__dict__, key, value, f"{module.__name__}.{key}")
+            self.note(module.__dict__, key, value, f"{module.__name__}.{key}")
 
-    def _of_module(self, module: Any, key: str) -> None:
+    def note_module(self, module: Any, key: str) -> None:
+        if self.told is not None:
+            self.told("module", module, key)
         if "_hooks" in key:  # compared whenever a module is
             self.hooks[id(module.__dict__.get(key))] = module
         found = self.modules.setdefault(id(module), (module, set()))[1]
@@ -463,6 +471,8 @@ class ReadLog:
 
     def all_of(self, x: Any) -> None:
         """Somebody may have looked at everything in it."""
+        if self.told is not None and not is_plain(x):
+            self.told("all", x)
         todo, seen = [x], set()
         while todo:
             x = todo.pop()
@@ -506,7 +516,7 @@ class ReadLog:
         `__dict__`."""
         for key, value in list(own.items()):
             if not key.startswith("_") and not self.birth.is_new(own):
-                self._place(own, key, value)
+                self.note(own, key, value)
 
     def _all_of_module(self, module: Any) -> Iterator[Any]:
         for _, m in parts_of_module(module):

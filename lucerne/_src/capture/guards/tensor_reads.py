@@ -114,6 +114,8 @@ class TensorReads:
     ) -> None:
         """`first_seen`: is told of each that is found, before anything is done with it."""
         self.known, self._first_seen = known, first_seen
+        self.told: Callable[..., None] | None = None
+        """Who is told of what is asked, whether it was asked before or not."""
         self.found: dict[int, Any] = {}
         """Tensors that were read from something which was there before."""
         self.pairs: dict[tuple[int, int], tuple[Any, Any]] = {}
@@ -129,6 +131,8 @@ class TensorReads:
 
     def find(self, t: Any) -> None:
         """A tensor was read from something which was there before."""
+        if self.told is not None:
+            self.told("find", t)
         if id(t) not in self.found:
             self.found[id(t)] = t
             if self._first_seen is not None:
@@ -140,6 +144,8 @@ class TensorReads:
 
     def same(self, a: Any, b: Any) -> None:
         """It was asked whether two tensors are one."""
+        if self.told is not None and (self.is_outside(a) or self.is_outside(b)):
+            self.told("refused")
         if a is b:
             self.one[id(a)] = a
         elif self.is_outside(a) and self.is_outside(b):
@@ -154,6 +160,8 @@ class TensorReads:
                 self.same(x, y)
 
     def touch(self, t: Any) -> None:
+        if self.told is not None:
+            self.told("touch", t)
         if id(t) not in self.seen and not is_fake(t) and self.is_outside(t):
             self.seen[id(t)] = t
 
@@ -167,6 +175,8 @@ class TensorReads:
 
     def attribute(self, t: Any, key: str) -> None:
         """An attribute of a tensor was read, or was found not to be there."""
+        if self.told is not None:
+            self.told("attribute", t, key)
         self.touch(t)
         if key in _OF_HISTORY and self.is_outside(t):
             self.histories.setdefault(id(t), (t, has_history(t)))

@@ -78,6 +78,8 @@ from lucerne._src.capture.trace.callbacks import (
 )
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, flatten, keeping
+from lucerne._src.capture.trace.repeats import Repeats
+from lucerne._src.capture.trace.told import EACH_TIME
 from lucerne._src.tensor.base import TensorBase
 
 
@@ -209,6 +211,8 @@ class FullGraphHooks(Plain):
         self.noted.facts.tensors = [] if reach is None else reach.tensors.values()
         self.natives = NativeCallbacks(self.birth, strict=False, facts=self.noted.facts)
         self.arguments = arguments
+        self.repeats = Repeats(self, reach)
+        self.natives.told = self.repeats
         self.numbers: dict[Any, CounterSource] = {}
 
     def before(self, frame: PythonFrame) -> Stop | None:
@@ -216,6 +220,8 @@ class FullGraphHooks(Plain):
         before_operator(frame)
         self.noted.before(frame)
         op = frame.decoded.ops[frame.ip]
+        if op.name in EACH_TIME and self.repeats.running:
+            self.repeats.refuse()
         if op.name in USES_UP and self._is_old_iterator(taken_from(frame.stack, op)):
             return stop_for(reasons.made("iterator", None, "this line"))
         if op.name == "CONTAINS_OP":
@@ -254,12 +260,15 @@ class FullGraphHooks(Plain):
             return stop_for(reasons.made("iterator", None, reasons.name_of(fn)))
         variable = variable_read(fn, args)
         if variable is not None:
+            self.repeats.refuse()
             self.noted.key_of(*variable)
             return NATIVE
         if decision_for(fn) is INLINE and not reasons.is_foreign(fn):
             with profiling(None):  # (nor here)
                 self.noted.enter(fn, args)
             return INLINE
+        if self.repeats.running:
+            self.repeats.native(fn, kwargs)
         if changes_owner(fn) and not self.birth.is_new(fn.__self__):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         ours = is_ours(fn)
@@ -331,12 +340,15 @@ class FullGraphHooks(Plain):
         if of_tensor and self.looked.refuses(container, key):
             raise stop_for(reasons.made("identity", None, f"Tensor.{key}"))
         if how is Access.ITEM and reasons.is_foreign_object(container):
+            self.repeats.refuse()
             variable = variable_item(container, key)
             if variable is None:
                 raise foreign_item(container, key)
             self.noted.key_of(*variable)
             return value
         refuse_hidden(container, key, how, self.birth)
+        if self.repeats.running:
+            self.repeats.read(container, key, value)
         if is_a(value, BUFFERS) and not self.birth.is_new(container):
             self.birth.found_outside(value)
         number = self.numbers.get(at_of(container, key, how)) if self.numbers else None
@@ -355,6 +367,7 @@ class FullGraphHooks(Plain):
 
     def write(self, container: Any, key: Any, old: Any, new: Any, how: Access) -> None:
         if is_a(container, TensorBase):
+            self.repeats.refuse()
             refuse_attribute_of_tensor(container, key, how)
             return
         refuse_memory(container, self.birth)
@@ -364,6 +377,7 @@ class FullGraphHooks(Plain):
         refuse_inside(container, key)
         if how is Access.ITEM and is_a(key, TensorBase) and is_fake(key):
             raise stop_for(reasons.made("identity", None, "a tensor as a key"))
+        self.repeats.wrote()
         store = container
         if how is Access.ATTRIBUTE and not is_a(container, type):
             store = own_store(container)
@@ -383,6 +397,7 @@ class FullGraphHooks(Plain):
 
     def raised(self, error: BaseException) -> Stop | None:
         """An error of capturing is none of the user's: no handler of theirs may see it."""
+        self.repeats.refuse()
         if isinstance(error, CaptureError):
             frame = self.machine.frames[-1]
             return stop_for(reasons.of_error(error, None, at_hand(frame)))

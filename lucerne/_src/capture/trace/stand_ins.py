@@ -95,6 +95,8 @@ class Tracing:
             held = self.recorder.homes[at][0]
             found = held, place_of(held)
         if found is not None:
+            if self.looked.told is not None:
+                self.looked.told("refused")
             self.looked.placed.setdefault(id(found[0]), found)
 
     # ---- before --------------------------------------------------------------------------------

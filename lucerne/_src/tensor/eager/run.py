@@ -75,10 +75,10 @@ def _run_watched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 
 def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     stack = _state.kernel_level
-    if stack and out is None and _state.cast is None and not _state.inference:
+    if stack and _state.cast is None and not _state.inference:
         quick = stack[-1].quick
         if quick is not None and not conjugate.concern(op, args):
-            result = quick(op, args)
+            result = quick(op, args, out)
             if result is not NotImplemented:
                 return result
     if not is_plain_call(op, args) or torch_function.is_override(out):
