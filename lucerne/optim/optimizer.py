@@ -94,6 +94,7 @@ class Optimizer:
 
     _given: tuple[str, ...] = ()
     """Options that a captured step reads anew at each call (see `lucerne._src.optim.options`)."""
+    _hooks_of_all = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
     _optimizer_step_pre_hooks: dict[int, Hook]
     _optimizer_step_post_hooks: dict[int, Hook]
     _optimizer_state_dict_pre_hooks: dict[int, Hook]

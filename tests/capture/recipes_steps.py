@@ -11,6 +11,7 @@ import contextlib
 import copy
 import functools
 import heapq
+import importlib
 import itertools
 
 RECIPES = []
@@ -635,3 +636,38 @@ def shapes_decide(torch, nn, F, C):
         g = x.view(b, 2, -1).transpose(1, 2) if x.shape[1] % 2 == 0 and b > 1 else x
         return torch.stack(out, 1), w.sum(-1), p, t, g, x.numel() // b, [s for s in x.stride()], torch.arange(n).float() / max(n - 1, 1), x[:, n // 2:], x[: b // 2 + 1], f"{b}x{n}", torch.zeros(b, n).shape == x.shape, len(x), x.size(0) * 2.5, int(n ** 0.5), x.split([1, x.shape[1] - 1], 1)[1].sum()
     return [f(torch.arange(float(b * n)).reshape(b, n)) for b, n in ((2, 4), (2, 5), (3, 5), (1, 7), (4, 8), (3, 9), (2, 2), (1, 3), (5, 6), (2, 12))]
+
+
+@c
+def hooks_of_optimizers(torch, nn, F, C):
+    every = importlib.import_module(f"{torch.__name__}.optim.optimizer").register_optimizer_step_pre_hook
+    w = nn.Parameter(torch.ones(2)); o = torch.optim.SGD([w], lr=0.1); log = []; h = [None]
+    @C
+    def step(x):
+        o.zero_grad(); (w * x).sum().backward(); o.step()
+    changes = {1: lambda: o.register_step_post_hook(lambda *a: log.append("after")), 3: lambda: h[0].remove(), 5: lambda: every(lambda *a: log.append("every")),
+               7: lambda: h[0].remove(), 9: lambda: o.register_step_pre_hook(lambda *a: log.append(w.grad.mul_(2).sum().item())), 10: lambda: h[0].remove()}
+    r = []
+    for k in range(12):
+        if k in changes: h[0] = changes[k]()
+        step(torch.ones(2) * (k + 1)); r.append((w.detach().clone(), len(log)))
+    return r, log
+
+
+@c
+def a_partial_is_an_argument(torch, nn, F, C):
+    table, r = [1.0], []
+    def scaled(a, b=1.0): return a[0] * b
+    class Mine(functools.partial): pass
+    def f(x, s):
+        r.append(str(s())); return x * x.sum().item()
+    for kind in (functools.partial, Mine):
+        s = kind(scaled, table, b=1.0); g = C(f)
+        for k in range(6):
+            if k == 2: s.keywords["b"] = 4.0
+            if k == 3: table[0] = 7.0
+            if k == 4: s.__setstate__((scaled, ([k],), {"b": 2.0}, {}))
+            if k == 5: s.__setstate__((lambda: -1.0, (), {}, {}))
+            r.append(g(torch.ones(2) + k, s))
+        table[0] = 1.0
+    return r

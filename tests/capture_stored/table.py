@@ -14,6 +14,8 @@ from typing import Any
 
 import lucerne as torch
 from lucerne import nn
+from lucerne._src.base.config import config
+from lucerne._src.capture import compiled as compiled_
 from lucerne.nn import functional as F
 from lucerne.utils.checkpoint import checkpoint
 from tests.capture_stored import helpers
@@ -408,6 +410,35 @@ def dropout() -> Any:
 
 
 @row
+def draws_go_on_in_bitwise_mode() -> Any:
+    """Calls for a trial would draw as well."""
+    before = config.payoff_calls, compiled_._SMALL
+    config.payoff_calls, compiled_._SMALL = 3, 1e3
+    try:
+        c = torch.compile(nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.3)), mode="bitwise")
+        return [*(c(x()).detach() for _ in range(4)), torch.rand(3)]
+    finally:
+        config.payoff_calls, compiled_._SMALL = before
+
+
+@row
+def draws_are_made_once() -> Any:
+    """(For second derivatives a call is made once more, if it may be.)"""
+
+    def f(a: Any) -> Any:
+        torch.is_tensor(0)
+        return (F.dropout(a, 0.3) ** 3).sum()
+
+    given = x(requires_grad=True)
+    loss = compiled(f, mode="bitwise")(given)
+    try:
+        (first,) = torch.autograd.grad(loss, given, create_graph=True)
+        return [torch.autograd.grad(first.sum(), given)[0]]
+    except RuntimeError as error:
+        return ["draws random numbers" in str(error)]
+
+
+@row
 def batch_norm() -> Any:
     net = Net(norm=True)
     c = compiled(net)
@@ -498,6 +529,22 @@ def checkpointed() -> Any:
 
     compiled(f)(x()).backward()
     return [p.grad for p in net.parameters()]
+
+
+@row
+def check_that_holds_after_a_write() -> Any:
+    def f(a: Any, b: Any, seen: Any) -> Any:
+        torch.is_tensor(0)
+        seen.add_(1)
+        return F.binary_cross_entropy(a, b)
+
+    c, seen = compiled(f), torch.zeros(1)
+    found: list[Any] = [c(torch.full((3,), 0.25), torch.ones(3), seen)]
+    try:
+        c(torch.full((3,), 1.5), torch.ones(3), seen)
+    except RuntimeError as error:
+        found.append(str(error))
+    return [*found, seen]
 
 
 @row

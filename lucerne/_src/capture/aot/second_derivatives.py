@@ -15,7 +15,6 @@ from typing import Any
 from lucerne._src.base.changed import changed
 from lucerne._src.capture.trace.captured import Captured, CapturedResult
 from lucerne._src.capture.trace.pytree import flatten, rebuild
-from lucerne._src.ir import op as op_
 from lucerne._src.ir.dispatch import state
 from lucerne._src.ops.checks import zeros_of
 from lucerne._src.tensor.autograd.engine import run_backward, without_hooks
@@ -98,7 +97,7 @@ def _why_not(entry: Any) -> str:
     captured: Captured = entry.captured
     if captured.stored or captured.counted or captured.effects or entry.written:
         return "it writes to something that it is given or keeps"
-    if entry.key or any(node.op.kind == op_.RANDOM for node in captured.graph.nodes):
+    if entry.draws:
         return "it draws random numbers"
     if entry.guards.wrapped is not None:
         return "it is given tensors that wrap others"

@@ -40,7 +40,6 @@ from lucerne._src.capture.trace.input_sources import (
 from lucerne._src.capture.trace.input_sources import tensor_of as tensor_of
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, rebuild
 from lucerne._src.ir import dispatch
-from lucerne._src.ir import op as op_
 from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ops.pointwise.complexes import flip_view, view_as_complex, view_as_real
 from lucerne._src.ops.view.slicing import strided_view
@@ -621,9 +620,9 @@ class CacheEntry:
                 raise found
 
     def _lines_of(self, leaf: int) -> list[Origin]:
-        """Where the user's code asked for a result."""
+        """Where the user's code asked for a result. (What comes from disk has no graph.)"""
         captured, result = self.captured, self.captured.leaves[leaf]
-        if type(result) is not CapturedResult or result.of_input:
+        if type(result) is not CapturedResult or result.of_input or not captured.roots:
             return []
         node = producers(captured.graph).get(captured.roots[result.index].index)
         return [] if node is None or node.place is None else [node.place]
@@ -631,7 +630,7 @@ class CacheEntry:
     @once
     def draws(self) -> bool:
         """Whether it draws random numbers."""
-        return bool(self.key) or any(n.op.kind == op_.RANDOM for n in self.captured.graph.nodes)
+        return bool(self.key) or self.captured.draws
 
 
 def _old_gradients(captured: Captured) -> list[InputSource]:

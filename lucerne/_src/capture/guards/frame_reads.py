@@ -7,6 +7,7 @@ function, made from text (`source`), that compares and collects the tensors on i
 
 from __future__ import annotations
 
+import functools
 import gc
 import types
 from collections import deque
@@ -313,6 +314,10 @@ class FrameGuard:
         elif kind is types.MethodType:
             self._value(x.__func__, f"{v}.__func__", f"{name}.__func__")
             self._value(x.__self__, f"{v}.__self__", f"{name}.__self__")
+        elif is_a(x, functools.partial):
+            self._value(x.func, f"{v}.func", f"{name}.func")
+            self._value(x.args, f"{v}.args", f"{name}.args")
+            self._dict(x.keywords, f"{v}.keywords", f"keywords of {name}")
         elif kind is types.BuiltinFunctionType:
             named = f"{v}.__name__ == {x.__name__!r}"
             self._unless(named, f"{name} is another method")

@@ -363,10 +363,13 @@ class ReachableState:
         found: list[tuple[Any, ...]] = []
         for o in self.optimizers.values():
             groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
-            found.append(("optimizer", id(o.state), groups))
+            tables = [x for key, x in own_dict(o).items() if key.endswith("_hooks")]
+            hooks = [h for table in (*tables, *o._hooks_of_all) for h in table.values()]
+            alive += hooks
+            found.append(("optimizer", id(o.state), groups, *map(id, hooks)))
         found.append(("hooks", *map(_hooks, self.tensors.values())))
-        tables = [(name, vars(sys.modules[home])[name]) for home, name in self.engine]
-        for name, table in tables + hooks_of_all(self.modules.values()):
+        named = [(name, vars(sys.modules[home])[name]) for home, name in self.engine]
+        for name, table in named + hooks_of_all(self.modules.values()):
             hooks = list(table.values())
             alive += hooks
             found.append((name, *map(id, hooks)))

@@ -23,7 +23,6 @@ from lucerne._src.capture.guards import describe
 from lucerne._src.capture.trace.input_sources import tensor_of
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.ir import dispatch
-from lucerne._src.ir import op as op_
 from lucerne._src.tensor.autograd.graph import sees_each_op
 from lucerne._src.tensor.autograd.node import anomaly
 from lucerne._src.tensor.autograd.saved import hooks as saved_hooks
@@ -80,8 +79,7 @@ def _is_open(compiled: Any, entry: CacheEntry, leaves: Sequence[Any]) -> bool:
     watched |= any((saved_hooks.stack, anomaly.enabled, Watch.current))
     guards, captured = entry.guards, entry.captured
     apart = any((guards.same, guards.shares, guards.read_grads, guards.wrapped))
-    more = any((captured.stored, captured.counted, captured.effects, entry.key))
-    more |= any(node.op.kind == op_.RANDOM for node in captured.graph.nodes)
+    more = any((captured.stored, captured.counted, captured.effects, entry.draws))
     if asked or watched or apart or more or entry.again is None:
         return False
     # Another thread may be adding to the gradients that are set aside.

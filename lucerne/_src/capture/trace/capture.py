@@ -48,6 +48,7 @@ from lucerne._src.capture.trace.input_sources import (
 from lucerne._src.capture.trace.pytree import flatten, rebuild
 from lucerne._src.capture.trace.recorder import AS_STRIDED, Recorder
 from lucerne._src.capture.trace.stand_ins import Tracing, geometry_of
+from lucerne._src.ir import op as op_
 from lucerne._src.ir.graph import Node, Value
 from lucerne._src.ir.meta import TensorMeta, with_flip
 from lucerne._src.ir.symbolic.numbers import generic
@@ -187,6 +188,7 @@ class Capture:
             counts_of(self.reach.tables), checks, covered, backward_at=self._backward_at,
             differentiated=self._differentiated,
             backward_uses=getattr(self._backward_code, "uses", []), handled=recorder.handled,
+            draws=any(n.op.kind == op_.RANDOM for n in recorder.graph.nodes),
         )  # fmt: skip
         _held_first(captured)
         return captured

@@ -101,5 +101,7 @@ class Captured:
     """What user code in the backward pass took for granted."""
     handled: bool = False
     """Whether the function handles what some of its ops may raise (`try: cholesky(x)`)."""
+    draws: bool = False
+    """Whether it draws random numbers. (Asked here: a graph that comes from disk has no nodes.)"""
     unbacked: Any = None
     """Sizes that only a run tells (`symbolic.unbacked.UnbackedSizes`); None: there are none."""

@@ -57,7 +57,7 @@ from lucerne._src.tensor.base import TensorBase, make_tensor
 _KNOWN_FIELDS = frozenset(
     ("graph", "sources", "roots", "fresh", "shape", "leaves", "effects", "facts", "uses",
      "forward_roots", "gradients", "wanted", "stored", "checks", "covered", "recorded",
-     "backward_at", "differentiated")
+     "backward_at", "differentiated", "draws")
 )  # fmt: skip
 _ERRORS = {
     e.__name__: e
@@ -176,6 +176,7 @@ class CaptureWriter(ProgramWriter):
             "stored": [[self._slot(s), self.shape(t), k] for s, t, k in captured.stored],
             "checks": [[k, self._error(error)] for k, error in captured.checks],
             "covered": [[self.source(a), self.source(b), m, n] for a, b, m, n in captured.covered],
+            "draws": captured.draws,
             "begun": self.begun,
             "changed": [[n, name, self.pack(x)] for n, name, x in self.changed],
         }
@@ -377,6 +378,7 @@ class CaptureReader(Reader):
             stored=[(self._slot(*s), self.shape(t), k) for s, t, k in data["stored"]],
             checks=[(k, _raises(name, text)) for k, (name, text) in data["checks"]],
             covered=[(self.source(*a), self.source(*b), m, n) for a, b, m, n in data["covered"]],
+            draws=data["draws"],
         )
 
     def _fact(self, kind: str, source: Any, *more: Any) -> Fact:
