@@ -79,7 +79,7 @@ def _wants_complex(input: Tensor, window: Any, return_complex: bool | None) -> b
     return bool(return_complex)
 
 
-@composite(internal=True, name="stft_frames", out=False, autocast="full")
+@composite(internal=True, name="stft_frames", out=False, autocast="full", torch="stft")
 def stft_frames(
     input: Tensor,
     window: Tensor | None,
@@ -201,7 +201,7 @@ def _frames_of(
     return fft_c2r(spectra, (2,), scale, n_fft)
 
 
-@composite(internal=True, name="istft_signal", out=False)
+@composite(internal=True, name="istft_signal", out=False, torch="istft")
 def istft_signal(
     input: Tensor,
     window: Tensor,
