@@ -35,6 +35,7 @@ def fftfreq(
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
+    pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def fftn(
     input: Tensor,
@@ -167,6 +168,7 @@ def rfftfreq(
     layout: layout | None = None,
     device: Device | None = None,
     requires_grad: _bool = False,
+    pin_memory: _bool | None = False,
 ) -> Tensor: ...
 def rfftn(
     input: Tensor,

@@ -71,8 +71,8 @@ def _convolution(name: str, given: list[TensorMeta], made: TensorMeta) -> int:
         return 2 * given[0].numel * math.prod(given[1].shape[1:])
     if len(given) < 2:
         return 0
-    if name == "conv_weight":  # image, gradient of the output -> gradient of the weight
-        return 2 * given[1].numel * math.prod(made.shape[1:])
+    if name == "conv_weight":  # gradient of the output, image -> gradient of the weight
+        return 2 * given[0].numel * math.prod(made.shape[1:])
     if name == "conv_input":  # gradient of the output, weight -> gradient of the image
         return 2 * given[0].numel * math.prod(given[1].shape[1:])
     return 2 * made.numel * math.prod(given[1].shape[1:])

@@ -16,43 +16,12 @@ from lucerne.nn.modules.hooks import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from lucerne.profiler import work
 
 GLOBAL = "Global"
 
 
-def _numel(shape: Any) -> int:
-    total = 1
-    for n in shape:
-        total *= int(n)
-    return total
-
-
-def _product(args: tuple[Any, ...], result: Any) -> int:
-    return 2 * int(result.numel()) * int(args[0].shape[-1])
-
-
-def _conv(args: tuple[Any, ...], result: Any) -> int:
-    weight = args[1].shape
-    return 2 * int(result.numel()) * _numel(weight[1:])
-
-
-def _conv_input(args: tuple[Any, ...], result: Any) -> int:
-    """Each element of the gradient meets a window of weights once."""
-    g, weight = args[0], args[1]
-    return 2 * int(g.numel()) * _numel(weight.shape[1:])
-
-
-def _conv_weight(args: tuple[Any, ...], result: Any) -> int:
-    g = args[0]
-    return 2 * int(g.numel()) * _numel(result.shape[1:])
-
-
-_FORMULAS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
-    "batch_matmul": _product,
-    "conv": _conv,
-    "conv_input": _conv_input,
-    "conv_weight": _conv_weight,
-}
+_COUNTED = frozenset(("batch_matmul", "conv", "conv_input", "conv_weight"))
 _SHOWN = {"conv_input": "convolution_backward", "conv_weight": "convolution_backward"}
 
 
@@ -106,12 +75,12 @@ class FlopCounterMode(Interpreter):
 
     def run(self, op: Op, args: tuple[Any, ...], out: Any, proceed: Proceed) -> Any:
         result = proceed(op, args, out)
-        formula = _FORMULAS.get(op.qualified)
-        if formula is not None and out is None:
+        if op.qualified in _COUNTED and out is None:
             func = aten.call_of(op, args, out)[0].overloadpacket
             if op.qualified in _SHOWN:
                 func = getattr(aten.SPACE, _SHOWN[op.qualified])
-            self._count(func, formula(args, result))
+            metas = [getattr(a, "_meta", a) for a in args]
+            self._count(func, work.flops(op, metas, [result._meta]))
         elif self._custom and out is None:
             self._count_custom(op, args, result)
         return result

@@ -11,7 +11,6 @@ import pytest
 
 import lucerne
 import lucerne.profiler
-from lucerne._src.ir.define import fronts
 from lucerne._src.ir.op import table as op_table
 from lucerne.profiler import names
 from tests.profiler.differences import MORE, RENAMED, UNSEEN, translated
@@ -97,18 +96,6 @@ def test_columns_of_the_table_equal_those_of_torch(torch: ModuleType) -> None:
     assert ours[:-1] == theirs[:-1]
     assert ours[-1].startswith("Total ")
     assert theirs[-1].startswith("Total ")
-
-
-def table_names() -> set[str]:
-    """Every op and every front, by qualified name."""
-    named = {f"{f.namespace}.{f.name}" if f.namespace else f.name for f in fronts().values()}
-    return named | set(op_table())
-
-
-def test_lists_of_names_speak_of_what_is_there() -> None:
-    listed = {*names.TRANSPARENT, *names._RENAMED, *names._SAME}
-    assert listed <= table_names()
-    assert not names.TRANSPARENT & set(names._RENAMED)
 
 
 def test_every_name_with_torchs_prefix_is_one_of_torchs(torch: ModuleType) -> None:

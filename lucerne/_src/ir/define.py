@@ -95,7 +95,11 @@ _FRONTS: dict[str, Front] = {}
 class Front:
     """A public function that chooses among ops (an overloaded signature), with its method forms."""
 
-    __slots__ = ("aliases", "autocast", "function", "inplace", "method", "name", "namespace")
+    __slots__ = (
+        "aliases", "autocast", "foreach", "function", "inplace", "linear", "method", "name",
+        "namespace", "sparse", "torch",
+    )  # fmt: skip
+    internal = False
 
     def __init__(self, function: Function, fields: dict[str, Any]) -> None:
         self.function = function
@@ -105,6 +109,10 @@ class Front:
         self.inplace: bool = fields.get("inplace", False)
         self.aliases: tuple[str, ...] = tuple(fields.get("aliases", ()))
         self.autocast: str = fields.get("autocast", "")
+        self.linear: bool = fields.get("linear", False)
+        self.torch: str | None = fields.get("torch", "")
+        self.foreach: bool = fields.get("foreach", False)
+        self.sparse: bool = fields.get("sparse", False)
 
     @property
     def qualified(self) -> str:
@@ -132,6 +140,11 @@ def front(**fields: Any) -> Decorator:
 
 def fronts() -> dict[str, Front]:
     return _FRONTS
+
+
+def entries() -> list[Any]:
+    """Every op and every front of the table."""
+    return [*op_.table().values(), *_FRONTS.values()]
 
 
 def _entry(kind: str, fields: dict[str, Any], meta: Callable[[Op], Function] | None) -> Decorator:

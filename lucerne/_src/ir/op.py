@@ -77,11 +77,11 @@ class Op:
 
     __slots__ = (
         "__weakref__", "aliases", "args", "autocast", "body", "checks", "cost", "data_dependent",
-        "derivatives", "doc", "elementwise", "exact", "expanded", "explicit", "folds", "fuse",
-        "holomorphic", "host", "images", "inplace", "internal", "keeps_order", "kind", "kinds",
-        "linear", "meta", "method", "name", "namespace", "native", "needs_opmath", "numbers",
-        "onnx", "oracle", "out", "params", "promote", "public", "reduce", "samples", "save_names",
-        "up_to_sign", "updates", "whole", "zero_for",
+        "derivatives", "doc", "elementwise", "exact", "expanded", "explicit", "folds", "foreach",
+        "fuse", "grad_fn", "holomorphic", "host", "images", "inplace", "internal", "keeps_order",
+        "kind", "kinds", "linear", "meta", "method", "name", "namespace", "native", "needs_opmath",
+        "numbers", "onnx", "oracle", "out", "params", "promote", "public", "reduce", "samples",
+        "save_names", "sparse", "torch", "ufunc", "up_to_sign", "updates", "whole", "zero_for",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, body: Callable[..., Any], **fields: Any) -> None:
@@ -95,7 +95,9 @@ class Op:
         self.meta: Callable[..., Any] | None = fields.get("meta")
         self.derivatives: Derivatives = _derivatives(fields.get("vjp"))
         self.explicit = fields.get("vjp") is not None
-        self.oracle: Callable[..., Any] | None = fields.get("oracle")
+        self.ufunc: Callable[..., Any] | None = fields.get("ufunc")
+        """NumPy's function that is the whole op where no dtype changes, and its oracle."""
+        self.oracle: Callable[..., Any] | None = fields.get("oracle", self.ufunc)
         self.samples: Any = fields.get("samples")
         self.promote: str = fields.get("promote", "default")
         self.reduce: Any = fields.get("reduce")
@@ -150,6 +152,16 @@ class Op:
         self.onnx: str = fields.get("onnx", "")
         """Of a pointwise op of one float operand: the ONNX operator that means the same; empty: its
         body is written out in ONNX's own instructions."""
+        self.torch: str | None = fields.get("torch", "")
+        """PyTorch's name of it, where it is not ours; None: what it calls has names, it has none.
+        Empty, of an internal op: there is nothing of the kind in PyTorch."""
+        self.grad_fn: str | Callable[..., str] = fields.get("grad_fn", "")
+        """What its backward node is called, or that for its arguments, where it does not follow
+        from PyTorch's name. Of a composite without `vjp`: how its last node is called."""
+        self.foreach: bool = fields.get("foreach", False)
+        """Whether there is `_foreach_*` of it, for lists of tensors."""
+        self.sparse: bool = fields.get("sparse", False)
+        """Whether it is applied to the stored values of a sparse tensor: it keeps zero."""
         self.needs_opmath: bool | str = fields.get("opmath", False)
         self.save_names = _save_names(self.derivatives, self.args)
         self.public: Callable[..., Any] = body
@@ -183,6 +195,19 @@ class Op:
 
     def named(self, args: tuple[Any, ...]) -> dict[str, Any]:
         return dict(zip(self.args, args, strict=True))
+
+
+_PREFIXED = ("linalg", "special", "fft")
+"""Namespaces whose ops have them in their name: `aten::linalg_norm`."""
+
+
+def torch_name(entry: Any) -> str | None:
+    """PyTorch's name of an op or a front, without `aten::`; None: it has none (`Op.torch`)."""
+    if entry.torch != "":
+        named: str | None = entry.torch
+        return named
+    name: str = entry.name.removesuffix("_op")
+    return f"{entry.namespace}_{name}" if entry.namespace in _PREFIXED else name
 
 
 class Hosted(Protocol):

@@ -12,7 +12,7 @@ from lucerne._src.ir.op import Tensor
 from lucerne._src.ops.checks import is_tensor
 
 
-@front()
+@front(torch=None)
 def result_type(tensor1: Any, tensor2: Any) -> dt.dtype:
     """The dtype an arithmetic op on these two would give; numbers yield to tensors.
 
@@ -32,25 +32,25 @@ def _described(x: Any) -> Any:
     raise TypeError(f"result_type(): expected tensors or numbers, got {type(x).__name__}")
 
 
-@front()
+@front(torch=None)
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a float."""
     return bool(input.dtype.is_floating_point)
 
 
-@front()
+@front(torch=None)
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
     return bool(input.dtype.is_complex)
 
 
-@front()
+@front(torch=None)
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return bool(input.dtype.is_signed)
 
 
-@front()
+@front(torch=None)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape."""
     return bool(input.shape == other.shape)

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucerne._src.ir.define import entries
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.tensor.bootstrap import families as families  # the methods must be there
 from lucerne._src.tensor.tensor import Tensor
 
-UNARY = [
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
-    "frac", "lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt",
-    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-]  # fmt: skip
+UNARY = [entry.name for entry in entries() if entry.foreach]
 BINARY = ["add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow"]
 """The other operand: a number, a tensor, or a list of either."""
 TERNARY = ("addcmul", "addcdiv")

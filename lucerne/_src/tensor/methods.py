@@ -11,6 +11,7 @@ from lucerne._src.ir import namespaces
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.argument_errors import NotATensorError
 from lucerne._src.ir.define import fronts
+from lucerne._src.ir.scalar.protocol import COMPARISONS
 from lucerne._src.ops.linalg import matmul
 from lucerne._src.ops.pointwise import arithmetic, compare
 from lucerne._src.ops.view import slicing
@@ -60,7 +61,6 @@ _BINARY = {
     "mod": "remainder", "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }  # fmt: skip
-_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 _UNARY = {"neg": "neg", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 
 
@@ -73,7 +73,7 @@ def fast_operators() -> dict[str, Any]:
     found = {
         "add": arithmetic.add2, "sub": arithmetic.sub2, "mul": arithmetic.mul,
         "truediv": arithmetic.true_divide, "neg": arithmetic.neg, "matmul": matmul.batch_matmul,
-        "getitem": slicing.select_at, **{name: getattr(compare, name) for name in _COMPARE},
+        "getitem": slicing.select_at, **{name: getattr(compare, name) for name in COMPARISONS},
     }  # fmt: skip
     return {name: fn.op for name, fn in found.items()}
 
@@ -92,9 +92,9 @@ def install_operators() -> None:
     Tensor.__rdiv__ = Tensor.__rtruediv__ = _divided  # type: ignore[method-assign]
     for name in ("real", "imag"):
         setattr(Tensor, name, _part(fronts()[name].function))
-    for dunder, name in _COMPARE.items():
+    for name in COMPARISONS:
         if hasattr(Tensor, name):
-            setattr(Tensor, f"__{dunder}__", _binary(getattr(Tensor, name), f"__{dunder}__"))
+            setattr(Tensor, f"__{name}__", _binary(getattr(Tensor, name), f"__{name}__"))
     Tensor.__ne__ = _or_identity(Tensor.__ne__)  # type: ignore[method-assign]
     for dunder, name in _UNARY.items():
         if hasattr(Tensor, name):

@@ -15,16 +15,12 @@ import numpy as np
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import tile as ir
-from lucerne._src.ir.scalar.protocol import Scalar
+from lucerne._src.ir.scalar.protocol import ROUNDING, Scalar
 from lucerne._src.tiles.index import piece
 from lucerne._src.tiles.language import Block, Operand, TensorParam, node_of
-from lucerne._src.tiles.types import computes_in
+from lucerne._src.tiles.types import FUNCTIONS, computes_in
 
 Array = np.ndarray[Any, Any]
-_UFUNCS = (
-    "floor", "ceil", "trunc", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "maximum",
-    "minimum", "exp2", "expm1", "log1p", "log2", "log10", "sinh", "cosh",
-)  # fmt: skip
 _RENAMED: dict[str, Any] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "neg": np.negative,
     "abs": np.absolute, "lt": np.less, "le": np.less_equal, "gt": np.greater, "round": np.rint,
@@ -45,8 +41,9 @@ class _Numpy(Scalar):
         return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
-for _name in _UFUNCS:
-    setattr(_Numpy, _name, staticmethod(getattr(np, _name)))
+for _name in (*FUNCTIONS, *ROUNDING, "maximum", "minimum"):
+    if hasattr(np, _name):
+        setattr(_Numpy, _name, staticmethod(getattr(np, _name)))
 for _name, _ufunc in _RENAMED.items():
     setattr(_Numpy, _name, staticmethod(_ufunc))
 _MACHINE = _Numpy()

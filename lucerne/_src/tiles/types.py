@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lucerne._src.base import dtype as dt
+from lucerne._src.ir.scalar.protocol import COMPARISONS, ROUNDING
 
-COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 QUESTIONS = frozenset(("is_nan", "is_inf"))
 BITS = frozenset(("bit_and", "bit_or", "bit_xor", "bit_not"))
 ARITHMETIC = frozenset(("add", "sub", "mul", "neg", "abs", "minimum", "maximum"))
-ROUNDING = frozenset(("floor", "ceil", "trunc", "round"))
 FUNCTIONS = (
     "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
     "tanh", "sinh", "cosh", "asin", "acos", "atan", "erf", "sigmoid", "reciprocal",
 )  # fmt: skip
 """Instructions on one floating number."""
 CHEAP = frozenset((
-    "add", "sub", "mul", "neg", "abs", "minimum", "maximum", "div", "where", "sqrt", "floor",
-    "ceil", "trunc", "round", "reciprocal", *COMPARISONS, *QUESTIONS, *BITS,
+    "div", "where", "sqrt", "reciprocal", *ARITHMETIC, *ROUNDING, *COMPARISONS, *QUESTIONS, *BITS,
 ))  # fmt: skip
 """What is rather computed twice than kept in memory."""
 

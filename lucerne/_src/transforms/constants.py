@@ -31,10 +31,6 @@ def same_bits(node: Node) -> bool:
     )
 
 
-_ARITHMETIC: dict[str, Any] = {
-    "add2": np.add, "sub2": np.subtract, "mul": np.multiply, "true_divide": np.true_divide,
-    "neg": np.negative,
-}  # fmt: skip
 _ORDINARY = frozenset((dt.float32, dt.float64, dt.int64, dt.int32))
 
 
@@ -44,9 +40,8 @@ def arithmetic(node: Node, known: Mapping[int, Any]) -> Any:
     Nearly all constants of a program are such, and the reference backend takes half a second to
     load.
     """
-    compute = _ARITHMETIC.get(node.op.qualified)
-    out = node.outputs[0].meta.dtype
-    if compute is None or out not in _ORDINARY:
+    compute, out = node.op.ufunc, node.outputs[0].meta.dtype
+    if compute is None or not node.op.exact or out not in _ORDINARY:
         return None
     elements = []
     for a in node.args:

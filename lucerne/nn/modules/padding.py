@@ -24,11 +24,16 @@ class _PadNd(Module):
 
     __constants__ = ["padding"]
     _dims: int
+    _mode: str
     padding: tuple[int, ...]
 
     def __init__(self, padding: Any) -> None:
         super().__init__()
         self.padding = repeated(padding, 2 * self._dims)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The padded input."""
+        return F.pad(input, self.padding, self._mode)
 
     def extra_repr(self) -> str:
         """The widths."""
@@ -38,6 +43,8 @@ class _PadNd(Module):
 class _CircularPadNd(_PadNd):
     """Pads with what is at the other end."""
 
+    _mode = "circular"
+
     def _check_input_dim(self, input: Tensor) -> None:
         n = self._dims + 1
         if input.dim() not in (n, n + 1):
@@ -46,7 +53,7 @@ class _CircularPadNd(_PadNd):
     def forward(self, input: Tensor) -> Tensor:
         """The padded input."""
         self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")
+        return super().forward(input)
 
 
 class CircularPad1d(_CircularPadNd):
@@ -107,9 +114,7 @@ class ConstantPad3d(_ConstantPadNd):
 class _ReflectionPadNd(_PadNd):
     """Pads with the input mirrored at its edge."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The padded input."""
-        return F.pad(input, self.padding, "reflect")
+    _mode = "reflect"
 
 
 class ReflectionPad1d(_ReflectionPadNd):
@@ -133,9 +138,7 @@ class ReflectionPad3d(_ReflectionPadNd):
 class _ReplicationPadNd(_PadNd):
     """Pads with the value at the edge."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """The padded input."""
-        return F.pad(input, self.padding, "replicate")
+    _mode = "replicate"
 
 
 class ReplicationPad1d(_ReplicationPadNd):

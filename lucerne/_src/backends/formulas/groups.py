@@ -19,8 +19,10 @@ from lucerne._src.ir.graph import Graph, Node
 from lucerne._src.ir.graph import Value as GraphValue
 from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.scalar.protocol import ScalarValue
+from lucerne._src.ops.random.counted import counted_draw
 
-_MOVES = frozenset(("cast", "copy", "clone_as", "filled"))
+_DRAWN: op_.Op = counted_draw.op  # type: ignore[attr-defined]
+"""Element by element, and without a formula."""
 
 
 class Groups:
@@ -52,7 +54,7 @@ def _fits(node: Node, graph: Graph) -> bool:
     if node.op.kind == op_.VIEW:  # of a value made here
         given = any(node.args[0] is v for v in graph.inputs)
         return node.op.keeps_order and not given
-    return node.op.kind == op_.POINTWISE or node.op.qualified in _MOVES
+    return node.op.kind == op_.POINTWISE or (node.op.elementwise and node.op is not _DRAWN)
 
 
 class GroupFrame(Frame):

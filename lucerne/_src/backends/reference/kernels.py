@@ -21,13 +21,6 @@ from lucerne._src.ir.scalar.protocol import ScalarValue as Operand
 Array = np.ndarray[Any, Any]
 Kernel = Callable[[Sequence[Any], Sequence[Array]], Any]
 
-# One ufunc does the whole op when no type changes: skip the body, write straight into the result.
-_DIRECT = {
-    "add2": np.add, "sub2": np.subtract, "mul": np.multiply, "neg": np.negative, "exp": np.exp,
-    "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
-    "abs": np.absolute, "true_divide": np.true_divide,
-}  # fmt: skip
-
 
 def make_kernel(node: Node) -> Kernel:
     """The array function of a node."""
@@ -58,9 +51,8 @@ def _pointwise_kernel(node: Node) -> Kernel:
     common = promote.common_type(op.promote, operands)
     compute = common.compute
     out_dtype = node.outputs[0].meta.dtype
-    direct = _DIRECT.get(op.qualified)
-    if direct is not None and _all_native(node, compute):
-        return _direct_kernel(direct, compute)
+    if op.ufunc is not None and _all_native(node, compute):  # it writes straight into the result
+        return _direct_kernel(op.ufunc, compute)
     types = iter(promote.operand_types(op.promote, operands))
     readers = [
         _reader(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,14 @@ REQUIRED = (
     "lt", "le", "eq", "bit_and", "bit_or", "bit_xor", "bit_not", "shift_left", "shift_right",
     "where", "cast", "dtype_of", "is_nan", "nextafter", "complex", "real", "imag",
 )  # fmt: skip
+
+COMPARISONS = tuple(
+    fn.__name__
+    for fn in (operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge)
+)
+"""In Python's order of rich comparisons."""
+ROUNDING = ("floor", "ceil", "trunc", "round")
+"""To a whole number; `round` to the even one of two that are as near."""
 
 OPTIONAL = (
     "digamma", "zeta", "gammainc", "gammaincc", "erfinv", "erfcx", "ndtr", "ndtri",

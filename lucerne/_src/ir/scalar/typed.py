@@ -29,11 +29,6 @@ INSTRUCTIONS = (
 )  # fmt: skip
 """What `emit` must know. `quotient` and `rest` are C's division of integers; `div` and all that
 stands from `floor` to `nextafter` is asked of floating numbers only, bits of integers and bools."""
-MORE = (
-    "expm1", "log1p", "log2", "log10", "exp2", "asin", "acos", "sinh", "cosh", "asinh", "acosh",
-    "atanh", "hypot", "copysign", "rsqrt", "erfc",
-)  # fmt: skip
-"""What `emit` may know besides (`has` says): formulas of the others stand in."""
 
 
 class TypedNum:
@@ -123,7 +118,8 @@ class Typed(Scalar):
         raise NotImplementedError(f"{type(self).__name__} has no instruction {name!r}")
 
     def has(self, name: str) -> bool:
-        """Whether `emit` knows an instruction of MORE."""
+        """Whether `emit` knows a function besides INSTRUCTIONS, of those that this class makes of
+        others: `expm1`, `asinh`, `hypot` and so on."""
         return name in INSTRUCTIONS
 
     def constant(self, value: Any, dtype: dt.dtype) -> Any:
@@ -552,7 +548,9 @@ def _acosh(m: Typed, z: TypedNum) -> TypedNum:
 
 
 _COMPLEX: dict[str, Any] = {
-    "exp": _exp, "log": _log, "sqrt": _sqrt, "sin": _sin, "cos": _cos, "tan": _tan,
-    "sinh": _sinh, "cosh": _cosh, "tanh": _tanh, "asin": _asin, "acos": _acos, "atan": _atan,
-    "asinh": _asinh, "acosh": _acosh, "atanh": _atanh,
+    fn.__name__[1:]: fn
+    for fn in (
+        _exp, _log, _sqrt, _sin, _cos, _tan, _sinh, _cosh, _tanh, _asin, _acos, _atan, _asinh,
+        _acosh, _atanh,
+    )
 }  # fmt: skip

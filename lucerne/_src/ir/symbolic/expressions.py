@@ -401,16 +401,17 @@ def _opaque(op: str, args: tuple[Any, ...], sign: str) -> Expr:
 # ---- floats -------------------------------------------------------------------------------------
 
 _FUNCTIONS = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "copysign", "cos", "cosh",
-    "degrees", "erf", "erfc", "exp", "exp2", "expm1", "fabs", "fmod", "gamma", "hypot", "lgamma",
-    "log", "log10", "log1p", "log2", "pow", "radians", "remainder", "sin", "sinh", "sqrt", "tan",
-    "tanh",
+    math.acos, math.acosh, math.asin, math.asinh, math.atan, math.atan2, math.atanh, math.cbrt,
+    math.copysign, math.cos, math.cosh, math.degrees, math.erf, math.erfc, math.exp, math.exp2,
+    math.expm1, math.fabs, math.fmod, math.gamma, math.hypot, math.lgamma, math.log, math.log10,
+    math.log1p, math.log2, math.pow, math.radians, math.remainder, math.sin, math.sinh, math.sqrt,
+    math.tan, math.tanh,
 )  # fmt: skip
 FLOATS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
     "fdiv": operator.floordiv, "mod": operator.mod, "fpow": operator.pow, "neg": operator.neg,
     "abs": abs, "float": float, "fround": round, "fmax": lambda a, b: float(max(a, b)),
-    **{name: getattr(math, name) for name in _FUNCTIONS if hasattr(math, name)},
+    **{fn.__name__: fn for fn in _FUNCTIONS},
 }  # fmt: skip
 """Functions whose values are floats, by the names they are printed with."""
 TOTAL = frozenset(("fmax", "add", "sub", "mul", "neg", "abs", "float", "fabs", "atan", "atan2"))

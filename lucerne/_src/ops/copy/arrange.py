@@ -316,7 +316,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return _in_triangle("triu", input, diagonal, False)
 
 
-@composite(method=True, oracle=lambda input: np.trace(input), autocast="full")
+@composite(
+    method=True, oracle=lambda input: np.trace(input), autocast="full", grad_fn="TraceBackward0"
+)
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
@@ -485,7 +487,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return made if increasing else made.flip(1)
 
 
-@front()
+@front(torch=None)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a flattened tensor as one index tensor per dimension of `shape`."""
     if indices.dtype.category > dt.INTEGER or indices.dtype is dt.bool_:

@@ -32,6 +32,8 @@ def _copy_meta(input: TensorMeta, src: Any) -> TensorMeta:
     exact="choice",
     cost="memory",
     elementwise=True,
+    torch="copy",
+    grad_fn="CopyBackwards",
 )
 def copy(input: Tensor, src: Tensor) -> Tensor:
     """`src` in the shape, dtype and layout of `input`."""
@@ -41,7 +43,14 @@ def _region_meta(input: TensorMeta, src: Any, size: Any, stride: Any, offset: in
     return input
 
 
-@structural(internal=True, meta=_region_meta, out=False, exact="choice", cost="memory")
+@structural(
+    internal=True,
+    meta=_region_meta,
+    out=False,
+    exact="choice",
+    cost="memory",
+    torch="slice_scatter",
+)
 def put_region(input: Tensor, src: Tensor, size: IntList, stride: IntList, offset: int) -> Tensor:
     """`input` with the elements that a view of it reads (as in `as_strided`) replaced by `src`."""
 
@@ -66,6 +75,7 @@ def _cast_meta(input: TensorMeta, dtype: Any) -> TensorMeta:
     elementwise=True,
     images=(0,),
     folds=True,
+    torch="_to_copy",
 )
 def cast(input: Tensor, dtype: Dtype) -> Tensor:
     """The values converted to another dtype."""
@@ -95,12 +105,13 @@ def _clone_meta(input: TensorMeta, memory_format: Any) -> TensorMeta:
     cost="memory",
     elementwise=True,
     folds=True,
+    torch="clone",
 )
 def clone_as(input: Tensor, memory_format: Any) -> Tensor:
     """A copy in a memory format."""
 
 
-@front(method=True)
+@front(method=True, sparse=True, linear=True)
 def clone(input: Tensor, *, memory_format: Any = lo.preserve_format) -> Tensor:
     """A copy with its own memory; gradients flow through."""
     return clone_as(input, memory_format)
@@ -125,7 +136,9 @@ def _full_meta(size: Any, value: Any, dtype: Any, device: Any, strides: Any) -> 
     return make_meta(dtype, tuple(size), strides, device)
 
 
-@structural(internal=True, meta=_full_meta, out=False, cost="memory", elementwise=True)
+@structural(
+    internal=True, meta=_full_meta, out=False, cost="memory", elementwise=True, torch="full"
+)
 def filled(
     size: IntList, value: Scalar, dtype: Dtype, device: Device, strides: IntList | None
 ) -> Tensor:
@@ -136,7 +149,7 @@ def _empty_meta(size: Any, dtype: Any, device: Any, strides: Any) -> TensorMeta:
     return _full_meta(size, 0, dtype, device, strides)
 
 
-@structural(internal=True, meta=_empty_meta, out=False)
+@structural(internal=True, meta=_empty_meta, out=False, torch="empty")
 def uninitialized(size: IntList, dtype: Dtype, device: Device, strides: IntList | None) -> Tensor:
     """A new tensor whose contents are undefined."""
 
@@ -145,6 +158,6 @@ def _counted_meta(start: Any, step: Any, length: int, dtype: Any, device: Any) -
     return make_meta(dtype, (length,), None, device)
 
 
-@structural(internal=True, meta=_counted_meta, out=False, cost="memory")
+@structural(internal=True, meta=_counted_meta, out=False, cost="memory", torch="arange")
 def counted(start: Scalar, step: Scalar, length: int, dtype: Dtype, device: Device) -> Tensor:
     """`start`, `start + step`, ...: `length` numbers."""

@@ -83,7 +83,7 @@ def view_copy_shape(input: Tensor, size: IntList) -> Tensor:
     return input.reshape(size).clone()
 
 
-@composite(internal=True, name="view_copy_dtype", out="exact")
+@composite(internal=True, name="view_copy_dtype", out="exact", torch="view_copy")
 def view_copy_dtype(input: Tensor, dtype: Dtype) -> Tensor:
     """`view(dtype)` as a copy."""
     return _own(view_dtype(input, dtype))

@@ -8,7 +8,6 @@ from typing import Any
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.base.defaults import get_default_dtype
-from lucerne._src.base.refusals import no_pinned_memory
 from lucerne._src.ir.convert import as_int, as_optional_dtype
 from lucerne._src.ir.define import front
 from lucerne._src.ir.op import Tensor
@@ -251,15 +250,16 @@ def triangle(rows: int, cols: int, diagonal: int, device: Any, lower: bool) -> T
     return j <= i if lower else j >= i
 
 
-def _triangle_indices(row: int, col: int, offset: int, dtype: Any, device: Any, lower: bool) -> Any:
-    for name, n in (("row", row), ("col", col)):
+def _triangle_indices(name: str, row: int, col: int, offset: int, options: dict[str, Any]) -> Any:
+    dtype, device, _ = strided_options(name, **options)
+    for side, n in (("row", row), ("col", col)):
         if n < 0:
-            raise RuntimeError(f"{name} must be non-negative, got{n}")
+            raise RuntimeError(f"{side} must be non-negative, got{n}")
+    lower = name == "tril_indices"
     found = triangle(row, col, offset, device_or_default(device), lower).nonzero()
     target = as_optional_dtype(dtype) or dt.int64
     if target not in (dt.int64, dt.int32):
-        name = "tril" if lower else "triu"
-        raise NotImplementedError(f"\"{name}_indices\" not implemented for '{dt.cxx_name(target)}'")
+        raise NotImplementedError(f"\"{name}\" not implemented for '{dt.cxx_name(target)}'")
     return cast(found.t(), target).contiguous()
 
 
@@ -275,10 +275,8 @@ def tril_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the lower triangle of a matrix."""
-    strided_only("tril_indices", layout)
-    if pin_memory:
-        no_pinned_memory()
-    return _triangle_indices(row, col, offset, dtype, device, True)
+    where = {"dtype": dtype, "layout": layout, "device": device, "pin_memory": pin_memory}
+    return _triangle_indices("tril_indices", row, col, offset, where)
 
 
 @front()
@@ -293,7 +291,5 @@ def triu_indices(
     pin_memory: bool = False,
 ) -> Tensor:
     """Row and column numbers of the upper triangle of a matrix."""
-    strided_only("triu_indices", layout)
-    if pin_memory:
-        no_pinned_memory()
-    return _triangle_indices(row, col, offset, dtype, device, False)
+    where = {"dtype": dtype, "layout": layout, "device": device, "pin_memory": pin_memory}
+    return _triangle_indices("triu_indices", row, col, offset, where)

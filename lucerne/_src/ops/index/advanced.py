@@ -98,6 +98,7 @@ def _index_meta(input: TensorMeta, indices: Sequence[TensorMeta | None], wrap: b
     samples=[((3, 3), [None, [2, 0, 0]]), ((3, 3), [[1, 0], [2, 2]])],
     linear=True,
     exact="choice",
+    torch="index",
 )
 def index_nd(input: Tensor, indices: TensorList, wrap: bool = True) -> Tensor:
     """`input[indices]`, one integer tensor or None (take all) for each leading dimension.

@@ -85,7 +85,7 @@ def _refuse_complex(input: Tensor) -> None:
         raise NotImplementedError(f"\"unique\" not implemented for '{dt.cxx_name(input.dtype)}'")
 
 
-@front(method=True)
+@front(method=True, torch="_unique2")
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -315,7 +315,7 @@ def histogram(
     return histogram_over(points, _edges(points, bins, *ranges[0]), weight, density, out=out)
 
 
-@composite(internal=True, name="histogram_over", vjp={}, out="exact")
+@composite(internal=True, name="histogram_over", vjp={}, out="exact", torch="histogram")
 def histogram_over(input: Tensor, edges: Tensor, weight: Tensor | None, density: bool) -> Any:
     """Sums of weights between edges, and the edges. `input` is a column."""
     hist = _weighted_bins(input, [edges], weight, density)

@@ -26,6 +26,7 @@ from lucerne._src.ops.scalars import number_for
     oracle=lambda input, mask, value: np.where(mask, np.asarray(value, input.dtype), input),
     samples=[((2, 3), [[True, False, True]], 1)],
     expanded="fill",
+    grad_fn="MaskedFillBackward0",
 )
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor) -> Tensor:
     """`value` (a number or a 0-dim tensor) where the mask is true.

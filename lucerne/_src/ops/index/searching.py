@@ -28,6 +28,7 @@ def _search_meta(sorted_sequence: TensorMeta, input: TensorMeta, right: bool) ->
         sorted_sequence, input, "right" if right else "left"
     ),
     samples=[([1.0, 2.0, 2.0, 3.0], [2.0, 0.5, 4.0], False), ([1.0, 2.0, 2.0], [2.0], True)],
+    torch="searchsorted",
 )
 def binary_search(sorted_sequence: Tensor, input: Tensor, right: bool) -> Tensor:
     """Where each value would be inserted into the rows of a sorted sequence.
@@ -87,7 +88,7 @@ def _check_search(boundaries: Tensor, input: Tensor, sorter: Any) -> None:
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
 
 
-@composite(internal=True, name="search_rows", vjp={})
+@composite(internal=True, name="search_rows", vjp={}, torch="searchsorted")
 def search_rows(sorted_sequence: Tensor, input: Tensor, out_int32: bool, right: bool) -> Tensor:
     """Insertion points, in the common type of both."""
     common = dt.promote_types(sorted_sequence.dtype, input.dtype)
@@ -166,6 +167,7 @@ def bucketize(
     vjp={},
     out="exact",
     oracle=lambda elements, test_elements, invert: np.isin(elements, test_elements, invert=invert),
+    torch="isin",
 )
 def contained(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
     """Whether each element is among the test elements: found by search in their sorted order."""

@@ -40,6 +40,7 @@ def _check_vector(name: str, index: Tensor) -> None:
     oracle=lambda input, dim, index: np.take(input, index, axis=dim),
     samples=[((3, 3), 1, [2, 0, 0])],
     exact="choice",
+    grad_fn="IndexSelectBackward0",
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` at the positions `index` along `dim`.

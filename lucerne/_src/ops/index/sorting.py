@@ -44,6 +44,7 @@ def _oracle_sort(input: Any, dim: int, descending: bool, stable: bool) -> Any:
     name="sort_along",
     out="exact",
     oracle=_oracle_sort,
+    torch="sort",
 )
 def sort_along(input: Tensor, dim: int, descending: bool, stable: bool) -> Any:
     """Values in order along `dim` and where they came from; nan counts as the largest."""
@@ -96,7 +97,7 @@ def argsort(
     return order_along(input, dim, descending, out=out)
 
 
-@composite(internal=True, name="order_along", vjp={}, out="exact")
+@composite(internal=True, name="order_along", vjp={}, out="exact", torch="argsort")
 def order_along(input: Tensor, dim: int, descending: bool) -> Tensor:
     """Positions that put the input in order; equal values keep theirs."""
     return sort_along(input, dim, descending, True)[1]
@@ -115,14 +116,14 @@ def _top_meta(input: TensorMeta, k: int, dim: int, largest: bool) -> TensorMeta:
     return make_meta(dt.int64, tuple(shape), None, input.device)
 
 
-@composite(internal=True, name="top_positions", meta=_top_meta, vjp={}, out=False)
+@composite(internal=True, name="top_positions", meta=_top_meta, vjp={}, out=False, torch="topk")
 def top_positions(input: Tensor, k: int, dim: int, largest: bool) -> Tensor:
     """Where the `k` largest (or smallest) along `dim` are; among equals the first come first."""
     order = sort_along(input, dim, largest, True)[1]
     return order.narrow(dim, 0, k).clone().contiguous() if input.ndim else order
 
 
-@composite(method=True, out="exact")
+@composite(method=True, out="exact", grad_fn="TopkBackward0")
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest (or smallest) elements along `dim`, and where they are.
 

@@ -93,7 +93,13 @@ def _tri_solve_back(
     return (full.triu(step) if upper else full.tril(-step)), back
 
 
-@structural(internal=True, meta=_solve_meta, vjp={("A", "B"): _tri_solve_back}, out=False)
+@structural(
+    internal=True,
+    meta=_solve_meta,
+    vjp={("A", "B"): _tri_solve_back},
+    out=False,
+    torch="linalg_solve_triangular",
+)
 def tri_solve(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
     """X with `A X = B` (or `X A = B`) for triangular A; the other triangle is not read."""
 
@@ -119,7 +125,13 @@ def _cholesky_backward(g: Any, y0: Tensor, upper: bool) -> Tensor:
     return cholesky_gradient(g[0], y0, upper)
 
 
-@structural(internal=True, meta=_cholesky_meta, vjp={"input": _cholesky_backward}, out=False)
+@structural(
+    internal=True,
+    meta=_cholesky_meta,
+    vjp={"input": _cholesky_backward},
+    out=False,
+    torch="linalg_cholesky_ex",
+)
 def cholesky_factor(input: Tensor, upper: bool) -> Any:
     """Triangular factor of a positive-definite matrix, and the order of the failed minor (or 0)."""
 
@@ -168,7 +180,13 @@ def _joined(parts: list[Any], dim: int) -> Tensor:
     return parts[0] if len(parts) == 1 else join.cat(parts, dim)
 
 
-@structural(internal=True, meta=lu_metas, vjp={"input": _lu_backward}, out=False)
+@structural(
+    internal=True,
+    meta=lu_metas,
+    vjp={"input": _lu_backward},
+    out=False,
+    torch="linalg_lu_factor_ex",
+)
 def lu_packed(input: Tensor) -> Any:
     """LU with row pivots: both factors in one matrix, pivots counted from 1, and an info number."""
 
@@ -234,6 +252,7 @@ def _qr_tall_backward(gQ: Tensor, gR: Tensor, Q: Tensor, R: Tensor) -> Tensor:
     out=False,
     oracle=lambda input, complete: np.linalg.qr(input, "complete" if complete else "reduced"),
     up_to_sign=True,
+    torch="linalg_qr",
 )
 def qr_factors(input: Tensor, complete: bool) -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
@@ -276,7 +295,12 @@ def _eigh_backward(g: Any, y: Any, input: Tensor, upper: bool, vectors: bool) ->
 
 
 @structural(
-    checks=op_.VALUES, internal=True, meta=_eigh_meta, vjp={"input": _eigh_backward}, out=False
+    checks=op_.VALUES,
+    internal=True,
+    meta=_eigh_meta,
+    vjp={"input": _eigh_backward},
+    out=False,
+    torch="linalg_eigh",
 )
 def eigh_factors(input: Tensor, upper: bool, vectors: bool = True) -> Any:
     """Ascending eigenvalues and orthonormal eigenvectors (or nothing, if those are not asked for);
@@ -310,6 +334,7 @@ def _eig_backward(g: Any, y: Any, input: Tensor, vectors: bool) -> Tensor:
     meta=_eig_meta,
     vjp={"input": _eig_backward},
     out=False,
+    torch="linalg_eig",
 )
 def eig_factors(input: Tensor, vectors: bool = True) -> Any:
     """Eigenvalues and eigenvectors (or nothing, if those are not asked for) of a square matrix,
@@ -366,6 +391,7 @@ def _svd_backward(g: Any, y: Any, input: Tensor, full: bool, vectors: bool) -> T
     out=False,
     oracle=lambda input, full, vectors: np.linalg.svd(input, full),
     up_to_sign=True,
+    torch="linalg_svd",
 )
 def svd_factors(input: Tensor, full: bool, vectors: bool = True) -> Any:
     """U, descending singular values and the adjoint of V, with `input = U diag(S) Vh`; U and V are

@@ -106,6 +106,7 @@ def distance_of(square: Tensor) -> Tensor:
         np.sum(np.abs(x1[..., :, None, :] - x2[..., None, :, :]) ** p, -1) ** (1 / p)
     ),
     autocast="full",
+    torch="cdist",
 )
 def pair_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     """Norms of all differences of rows."""
@@ -224,7 +225,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None
     return renormed(input, p, dim, maxnorm, out=out)
 
 
-@composite(internal=True, name="renormed", opmath=True, out="exact")
+@composite(internal=True, name="renormed", opmath=True, out="exact", torch="renorm")
 def renormed(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled down to norm `maxnorm` where they are longer."""
     d = sh.wrap_dim(dim, input.ndim)

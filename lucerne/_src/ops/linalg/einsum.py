@@ -366,6 +366,7 @@ def _sums_products(args: tuple[Any, ...]) -> bool:
     out=False,
     oracle=lambda equation, operands: np.einsum(equation, *operands),
     samples=[("ij,kj->ik", [(2, 3), (4, 3)])],
+    torch="einsum",
 )
 def einsum_list(equation: str, operands: TensorList) -> Tensor:
     """`einsum` with its operands in a list."""

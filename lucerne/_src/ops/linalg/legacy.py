@@ -114,7 +114,9 @@ def _cholesky_solved_back(
     return back, -(L @ both if upper else both @ L)
 
 
-@composite(internal=True, out=False, vjp={("B", "L"): _cholesky_solved_back})
+@composite(
+    internal=True, out=False, vjp={("B", "L"): _cholesky_solved_back}, torch="cholesky_solve"
+)
 def cholesky_solved(B: Tensor, L: Tensor, upper: bool) -> Tensor:
     """X with `A X = B`, from the Cholesky factor of A; the factor's other triangle is not read."""
     first, second = (adjoint(L), L) if upper else (L, adjoint(L))
@@ -359,7 +361,7 @@ def _approximate_basis(A: Tensor, q: int, niter: int, M: Any) -> Tensor:
     return basis
 
 
-@front()
+@front(torch=None)
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Any = None
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -378,7 +380,7 @@ def svd_lowrank(
     return (right, values, left) if wide else (left, values, right)
 
 
-@front()
+@front(torch=None)
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -36,6 +36,8 @@ def transposed(x: Tensor) -> Tensor:
     },
     out=False,
     oracle=np.matmul,
+    torch="bmm",
+    grad_fn=lambda input, other: "MmBackward0" if input.ndim == 2 else "BmmBackward0",
 )
 def batch_matmul(input: Tensor, other: Tensor) -> Tensor:
     """Products of matrices (..., n, k) and (..., k, m) of one dtype; leading dimensions broadcast.
@@ -146,7 +148,14 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return batch_matmul(input, mat2)
 
 
-@composite(method=True, out="exact", oracle=np.dot, samples=[((4,), (4,))], autocast="as given")
+@composite(
+    method=True,
+    out="exact",
+    oracle=np.dot,
+    samples=[((4,), (4,))],
+    autocast="as given",
+    grad_fn="DotBackward0",
+)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Sum of the products of two vectors' elements."""
     _check_dot(input, tensor)
@@ -161,7 +170,12 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(
-    method=True, out="exact", oracle=np.matmul, samples=[((2, 3), (3,))], autocast="as given"
+    method=True,
+    out="exact",
+    oracle=np.matmul,
+    samples=[((2, 3), (3,))],
+    autocast="as given",
+    grad_fn="MvBackward0",
 )
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
@@ -257,13 +271,15 @@ def _sum_meta(input: TensorMeta, left: TensorMeta, right: TensorMeta) -> TensorM
         "right": lambda g, left: batch_matmul(transposed(left), g),
     },
     samples=[((3, 5), (3, 4), (4, 5))],
+    torch="addmm",
+    grad_fn=lambda input, left, right: f"{'Baddb' if left.ndim > 2 else 'Add'}mmBackward0",
 )
 def add_product(input: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """`input + left @ right` of one dtype, where `input` has the shape of the product."""
     return batch_matmul(left, right) + input
 
 
-@composite(internal=True, opmath=True, out=False)
+@composite(internal=True, opmath=True, out=False, torch="addmm")
 def add_scaled_product(
     input: Tensor, left: Tensor, right: Tensor, beta: Scalar, alpha: Scalar
 ) -> Tensor:
@@ -299,6 +315,7 @@ def _check_addmm(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     out="exact",
     oracle=lambda input, mat1, mat2, beta, alpha: beta * input + alpha * (mat1 @ mat2),
     autocast="lower",
+    grad_fn="AddmmBackward0",
 )
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -317,6 +334,7 @@ def addmm(
     samples=[((2, 3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
     autocast="lower",
     expanded="add",
+    grad_fn="BaddbmmBackward0",
 )
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -343,6 +361,7 @@ def baddbmm(
     ),
     samples=[((3, 5), (2, 3, 4), (2, 4, 5), 1, 2)],
     autocast="lower",
+    grad_fn="AddbmmBackward0",
 )
 def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -374,6 +393,7 @@ def addbmm(
     samples=[((2,), (2, 3), (3,), 1, 2)],
     autocast="as given",
     expanded="add",
+    grad_fn="AddmvBackward0",
 )
 def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1
@@ -492,7 +512,7 @@ def _sum_single(a: Tensor, b: Tensor, in_a: sh.Shape, in_b: sh.Shape) -> tuple[T
     return a, b
 
 
-@composite(internal=True, name="tensordot_dims", out="exact")
+@composite(internal=True, name="tensordot_dims", out="exact", torch="tensordot")
 def tensordot_dims(a: Tensor, b: Tensor, dims_a: Any, dims_b: Any) -> Tensor:
     """`tensordot` with both lists of dimensions given."""
     if len(dims_a) != len(dims_b):
@@ -571,6 +591,11 @@ def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Ten
     return found if weight_meta.ndim == 2 else found.reshape(weight_meta.shape)
 
 
+def _linear_node(input: Any, weight: Any, bias: Any) -> str:
+    product = "Mm" if bias is None else "Addmm"
+    return f"{'View' if input.ndim > 2 else product}Backward0"
+
+
 @composite(
     namespace="nn.functional",
     opmath=True,
@@ -579,6 +604,7 @@ def _linear_weight_vjp(g: Tensor, input: Tensor, weight_meta: TensorMeta) -> Ten
     vjp={"input": _linear_input_vjp, "weight": _linear_weight_vjp, "bias": lambda g: g},
     oracle=lambda input, weight, bias: input @ weight.T + (0 if bias is None else bias),
     autocast="lower",
+    grad_fn=_linear_node,
 )
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`, the affine map of a fully connected layer."""

@@ -92,6 +92,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     out=False,
     meta=lambda input, upper: dc.matrix_meta(input, tuple(input.shape)),
     vjp={"input": lambda g, y, upper: dc.cholesky_gradient(g, y, upper)},
+    torch="linalg_cholesky_ex",
 )
 def cholesky_checked(input: Tensor, upper: bool) -> Tensor:
     """The Cholesky factor; raises where there is none."""
@@ -130,6 +131,7 @@ def _check_lu(A: Tensor, pivot: bool) -> None:
     out=False,
     meta=lambda A: dc.lu_metas(A)[:2],
     vjp={"A": lambda g, y0, y1: dc.lu_gradient(g[0], y0, y1)},
+    torch="linalg_lu_factor_ex",
 )
 def lu_checked(A: Tensor) -> Any:
     """LU factors in one matrix, and pivots; raises where a pivot is zero."""
@@ -421,6 +423,7 @@ def _solution_meta(A: TensorMeta, B: TensorMeta, left: bool, adjoint: bool) -> T
     out=False,
     meta=_solution_meta,
     vjp={("A", "B"): _checked_gradients},
+    torch="linalg_solve_ex",
 )
 def solve_checked(A: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     """The solution of a system with A or its adjoint; raises where a matrix is singular."""
@@ -436,6 +439,7 @@ def solve_checked(A: Tensor, B: Tensor, left: bool, adjoint: bool) -> Tensor:
     vjp={
         ("A", "B"): lambda g, A, B, left, y0, needs: _solve_gradients(g[0], A, B, left, y0, needs)
     },
+    torch="linalg_solve_ex",
 )
 def solve_unchecked(A: Tensor, B: Tensor, left: bool, name: str) -> Any:
     """Solution and info number; a singular matrix raises no error."""
@@ -469,6 +473,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     name="inverse_unchecked",
     out=False,
     vjp={"A": lambda g, y0: -(adjoint(y0) @ (g[0] @ adjoint(y0)))},
+    torch="linalg_inv_ex",
 )
 def inverse_unchecked(A: Tensor) -> Any:
     """Inverse and info number; a singular matrix raises no error."""
@@ -489,6 +494,7 @@ def _inverse_and_info(A: Tensor) -> tuple[Tensor, Tensor]:
     out=False,
     meta=lambda A: dc.matrix_meta(A, tuple(A.shape)),
     vjp={"A": lambda g, y: -(adjoint(y) @ (g @ adjoint(y)))},
+    torch="linalg_inv_ex",
 )
 def inverse_checked(A: Tensor) -> Tensor:
     """Inverse; raises where a matrix is singular."""

@@ -85,7 +85,14 @@ def _scores(
     return scores + attn_mask
 
 
-@composite(internal=True, name="attend", opmath="first", out=False, autocast="lower")
+@composite(
+    internal=True,
+    name="attend",
+    opmath="first",
+    out=False,
+    autocast="lower",
+    torch="_scaled_dot_product_flash_attention_for_cpu",
+)
 def attend(
     query: Tensor,
     key: Tensor,
@@ -130,7 +137,13 @@ def _flash_backward_meta(
     return tuple(_layout_like(tuple(t.shape), t) for t in (query, key, value))
 
 
-@composite(internal=True, opmath="first", out=False, meta=_flash_backward_meta)
+@composite(
+    internal=True,
+    opmath="first",
+    out=False,
+    meta=_flash_backward_meta,
+    torch="_scaled_dot_product_flash_attention_for_cpu_backward",
+)
 def flash_attention_backward(
     query: Tensor,
     key: Tensor,
@@ -193,6 +206,7 @@ def _flash_vjp(
     meta=flash_meta,
     vjp={("query", "key", "value"): _flash_vjp},
     autocast="lower",
+    torch="_scaled_dot_product_flash_attention_for_cpu",
 )
 def flash_attention(
     query: Tensor,

@@ -82,7 +82,13 @@ def _channel_back_meta(
     return input, by_parameter, by_parameter
 
 
-@composite(internal=True, out=False, meta=_channel_back_meta, images=(0, 1))
+@composite(
+    internal=True,
+    out=False,
+    meta=_channel_back_meta,
+    images=(0, 1),
+    torch="native_batch_norm_backward",
+)
 def channel_norm_backward(
     g: Tensor, input: Tensor, weight: Tensor, mean: Tensor, var: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,6 +125,7 @@ def _channel_back(
     meta=_channel_meta,
     vjp={("input", "weight", "bias"): _channel_back},
     images=(0,),
+    torch="native_batch_norm",
 )
 def channel_norm(
     input: Tensor, weight: Tensor, bias: Tensor, eps: float

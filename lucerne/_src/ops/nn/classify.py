@@ -95,7 +95,15 @@ def nll(
     return found.sum() / count
 
 
-@composite(internal=True, name="nll_loss", opmath=True, out=False, autocast="full")
+@composite(
+    internal=True,
+    name="nll_loss",
+    opmath=True,
+    out=False,
+    autocast="full",
+    torch="nll_loss",
+    grad_fn="NllLossBackward0",
+)
 def nll_loss_op(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
 ) -> Tensor:
@@ -103,7 +111,7 @@ def nll_loss_op(
     return nll(input, target, weight, reduction, ignore_index)
 
 
-@front(namespace=FUNCTIONAL, autocast="full")
+@front(namespace=FUNCTIONAL, autocast="full", torch="nll_loss_nd")
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -223,6 +231,8 @@ def cross_entropy_classes_backward(
         )
     },
     autocast="full",
+    torch="cross_entropy_loss",
+    grad_fn="NllLossBackward0",
 )
 def cross_entropy_classes(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int
@@ -244,7 +254,7 @@ def _is_plain(input: Tensor, target: Tensor, weight: Any) -> bool:
     )
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, torch="cross_entropy_loss")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -273,7 +283,14 @@ def cross_entropy(
     return cross_entropy_any(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
-@composite(internal=True, opmath=True, out=False, autocast="full")
+@composite(
+    internal=True,
+    opmath=True,
+    out=False,
+    autocast="full",
+    torch="cross_entropy_loss",
+    grad_fn="NllLossBackward0",
+)
 def cross_entropy_any(
     input: Tensor,
     target: Tensor,
@@ -310,7 +327,7 @@ def _check_soft(input: Tensor, target: Tensor, weight: Tensor | None, ignore_ind
         )
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, torch=None)
 def linear_cross_entropy(
     input: Tensor,
     linear_weight: Tensor,
@@ -394,6 +411,7 @@ def _clamped_log(x: Tensor) -> Tensor:
     },
     out=False,
     fuse=True,
+    torch="binary_cross_entropy",
 )
 def bce_elements(input: Tensor, target: Tensor) -> Tensor:
     """`-(target log(input) + (1 - target) log(1 - input))`, logs cut off at -100."""
@@ -404,7 +422,13 @@ def _log_rest(x: Tensor) -> Tensor:
     return (-x).log1p().clamp(min=-100)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full")
+@composite(
+    namespace=FUNCTIONAL,
+    opmath=True,
+    out=False,
+    autocast="full",
+    grad_fn="BinaryCrossEntropyBackward0",
+)
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -437,7 +461,14 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else (loss * weight).to(input.dtype), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
+@composite(
+    namespace=FUNCTIONAL,
+    opmath=True,
+    out=False,
+    autocast="full",
+    fuse=True,
+    grad_fn="BinaryCrossEntropyWithLogitsBackward0",
+)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,

@@ -90,7 +90,7 @@ def feature_alpha_dropout(
     return _drop(input, p, training, True, True, inplace)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="feature_dropout")
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -125,7 +125,7 @@ def _deprecated(name: str, ndim: int, spatial: int) -> None:
     )
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="feature_dropout")
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -146,7 +146,7 @@ def dropout2d(
     return _drop(input, p, training, True, False, inplace)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="feature_dropout")
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
@@ -195,7 +195,7 @@ def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: float) -> 
     return grad_output * (mask.to(grad_output.dtype) * scale)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:

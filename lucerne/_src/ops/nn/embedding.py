@@ -192,7 +192,14 @@ def _largest(nothing: Tensor, bags: Tensor, rows: Tensor) -> Tensor:
     return choose(first < count, rows.gather(0, first.clamp(max=count - 1)), top)
 
 
-@composite(checks=op_.VALUES, internal=True, name="embedding_bag_rows", opmath=True, out=False)
+@composite(
+    checks=op_.VALUES,
+    internal=True,
+    name="embedding_bag_rows",
+    opmath=True,
+    out=False,
+    torch="embedding_bag",
+)
 def bag_rows(
     weight: Tensor,
     indices: Tensor,

@@ -67,6 +67,7 @@ def _lstm_vjp(g: Any, y1: Tensor, input_gates: Tensor, hidden_gates: Tensor, cel
     meta=_lstm_meta,
     vjp={("input_gates", "hidden_gates", "cell"): _lstm_vjp},
     autocast="promote",
+    torch="_thnn_fused_lstm_cell",
 )
 def lstm_gates(input_gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     """The new (hidden, cell) of an LSTM; parts: input, forget, new, output."""
@@ -116,6 +117,7 @@ def _gru_vjp(g: Tensor, input_gates: Tensor, hidden_gates: Tensor, hidden: Tenso
     meta=_gru_meta,
     vjp={("input_gates", "hidden_gates", "hidden"): _gru_vjp},
     autocast="promote",
+    torch="_thnn_fused_gru_cell",
 )
 def gru_gates(input_gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Tensor:
     """The new state of a gated recurrent unit; parts: reset, update, new."""

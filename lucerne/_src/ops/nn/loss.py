@@ -79,7 +79,9 @@ def _squared_vjp(
     return by_input, -by_input if "target" in needs else None
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _squared_vjp}, fuse=True)
+@composite(
+    internal=True, out=False, vjp={("input", "target"): _squared_vjp}, fuse=True, torch="mse_loss"
+)
 def squared_error(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     """Squares of differences of two real tensors of one shape, or their mean or sum."""
     difference = input - target
@@ -93,6 +95,7 @@ def squared_error(input: Tensor, target: Tensor, reduction: str) -> Tensor:
     oracle=lambda input, target, *_: np.mean((input - target) ** 2),
     autocast="full",
     fuse=True,
+    grad_fn=lambda *args: "MseLossBackward0" if args[-1] is None else "",
 )
 def mse_loss(
     input: Tensor,
@@ -176,7 +179,13 @@ def _smooth_vjp(
     return _bounded_vjp(g, input, target, reduction, beta, beta, needs)
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _smooth_vjp}, fuse=True)
+@composite(
+    internal=True,
+    out=False,
+    vjp={("input", "target"): _smooth_vjp},
+    fuse=True,
+    torch="smooth_l1_loss",
+)
 def smooth_error(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
     """`smooth_l1_loss` of two real tensors of one shape, `beta` above 0."""
     distance = (input - target).abs()
@@ -195,7 +204,9 @@ def _huber_vjp(
     return _bounded_vjp(g, input, target, reduction, delta, 1.0, needs)
 
 
-@composite(internal=True, out=False, vjp={("input", "target"): _huber_vjp}, fuse=True)
+@composite(
+    internal=True, out=False, vjp={("input", "target"): _huber_vjp}, fuse=True, torch="huber_loss"
+)
 def huber_error(input: Tensor, target: Tensor, reduction: str, delta: float) -> Tensor:
     """`huber_loss` of two real tensors of one shape."""
     distance = (input - target).abs()
@@ -203,7 +214,14 @@ def huber_error(input: Tensor, target: Tensor, reduction: str, delta: float) -> 
     return reduced(loss, reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
+@composite(
+    namespace=FUNCTIONAL,
+    opmath=True,
+    out=False,
+    autocast="full",
+    fuse=True,
+    grad_fn="SmoothL1LossBackward0",
+)
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -231,7 +249,14 @@ def smooth_l1_loss(
     return reduced(square.where(distance < beta, distance - 0.5 * beta), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False, autocast="full", fuse=True)
+@composite(
+    namespace=FUNCTIONAL,
+    opmath=True,
+    out=False,
+    autocast="full",
+    fuse=True,
+    grad_fn="HuberLossBackward0",
+)
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -297,7 +322,7 @@ def _gaussian_variance(input: Tensor, var: Any) -> Tensor:
     raise ValueError("var is of incorrect size")
 
 
-@composite(namespace=FUNCTIONAL, out=False)
+@composite(namespace=FUNCTIONAL, out=False, torch=None)
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,

@@ -68,7 +68,7 @@ def soft_margin_loss(
     return reduced((-input * target).to(input.dtype).exp().log1p(), reduction)
 
 
-@composite(namespace=FUNCTIONAL, opmath=True, out=False)
+@composite(namespace=FUNCTIONAL, opmath=True, out=False, torch=None)
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -166,7 +166,7 @@ def triplet_margin_loss(
     )
 
 
-@front(namespace=FUNCTIONAL)
+@front(namespace=FUNCTIONAL, torch=None)
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,

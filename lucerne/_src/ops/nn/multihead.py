@@ -221,7 +221,7 @@ def _masks(
     return padding, _additive(mask, "attn_mask", dtype), causal and padding is None
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,

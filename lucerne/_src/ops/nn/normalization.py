@@ -137,7 +137,7 @@ def _back_meta(
     )
 
 
-@composite(internal=True, out=False, meta=_back_meta)
+@composite(internal=True, out=False, meta=_back_meta, torch="native_layer_norm_backward")
 def layer_norm_backward(g: Tensor, input: Tensor, weight: Tensor, dims: IntList, eps: float) -> Any:
     """Gradients of `layer_norm_rows` for input, weight and bias."""
     g, x, w = widened(g), widened(input).contiguous(), widened(weight)
@@ -164,6 +164,7 @@ def _layer_norm_back(g: Tensor, input: Tensor, weight: Tensor, dims: sh.Shape, e
     out=False,
     vjp={("input", "weight", "bias"): _layer_norm_back},
     fuse=True,
+    torch="native_layer_norm",
 )
 def layer_norm_rows(
     input: Tensor, weight: Tensor, bias: Tensor | None, dims: IntList, eps: float
@@ -357,7 +358,7 @@ def native_group_norm(
     return narrowed(result.reshape(input.shape), input.dtype), stats[0], stats[1]
 
 
-@composite(namespace="nn.functional", out=False)
+@composite(namespace="nn.functional", out=False, grad_fn="NativeGroupNormBackward0")
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -403,7 +404,7 @@ def check_batch_size(size: Any) -> None:
         )
 
 
-@composite(namespace="nn.functional", out=False)
+@composite(namespace="nn.functional", out=False, torch=None)
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

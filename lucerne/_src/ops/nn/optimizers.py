@@ -19,7 +19,7 @@ def _adam_meta(
     return (*params, *exp_avgs, *exp_avg_sqs, *max_exp_avg_sqs)
 
 
-@composite(internal=True, meta=_adam_meta, vjp={}, out=False, updates=True)
+@composite(internal=True, meta=_adam_meta, vjp={}, out=False, updates=True, torch="_fused_adam_")
 def adam_update(
     params: TensorList,
     grads: TensorList,
@@ -63,7 +63,7 @@ def _count_meta(steps: Any) -> tuple[TensorMeta, ...]:
     return tuple(steps)
 
 
-@composite(internal=True, meta=_count_meta, vjp={}, out=False, updates=True)
+@composite(internal=True, meta=_count_meta, vjp={}, out=False, updates=True, torch="_foreach_add_")
 def counted_up(steps: TensorList) -> Any:
     """Counters of steps, one further."""
     return tuple(step + 1 for step in steps)
@@ -73,7 +73,7 @@ def _sgd_meta(params: Any, grads: Any, momentum_buffers: Any, *rest: Any) -> tup
     return (*params, *momentum_buffers)
 
 
-@composite(internal=True, meta=_sgd_meta, vjp={}, out=False, updates=True)
+@composite(internal=True, meta=_sgd_meta, vjp={}, out=False, updates=True, torch="_fused_sgd_")
 def sgd_update(
     params: TensorList,
     grads: TensorList,
@@ -104,7 +104,9 @@ def _adagrad_meta(params: Any, grads: Any, state_sums: Any, *rest: Any) -> tuple
     return (*params, *state_sums)
 
 
-@composite(internal=True, meta=_adagrad_meta, vjp={}, out=False, updates=True)
+@composite(
+    internal=True, meta=_adagrad_meta, vjp={}, out=False, updates=True, torch="_fused_adagrad_"
+)
 def adagrad_update(
     params: TensorList,
     grads: TensorList,

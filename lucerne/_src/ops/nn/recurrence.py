@@ -123,6 +123,7 @@ def _lstm_vjp(
     out=False,
     vjp={("gates", "hidden", "cell", "weight", "bias"): _lstm_vjp},
     autocast="lower",
+    torch="lstm",
 )
 def lstm_steps(
     gates: Tensor,
@@ -182,6 +183,7 @@ def _gru_vjp(
     out=False,
     vjp={("gates", "hidden", "weight", "bias"): _gru_vjp},
     autocast="promote state",
+    torch="gru",
 )
 def gru_steps(
     gates: Tensor,
@@ -226,7 +228,12 @@ def _plain_vjp(
     return whole, by_h, *_weight_grads(whole, _before(hidden, y, reverse), needs)
 
 
-@composite(internal=True, out=False, vjp={("gates", "hidden", "weight", "bias"): _plain_vjp})
+@composite(
+    internal=True,
+    out=False,
+    vjp={("gates", "hidden", "weight", "bias"): _plain_vjp},
+    torch="rnn_tanh",
+)
 def plain_steps(
     gates: Tensor,
     hidden: Tensor,

@@ -141,7 +141,7 @@ def functional_log_softmax(
     return log_softmax(input, _chosen(input, dim, "log_softmax", _stacklevel), dtype)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:

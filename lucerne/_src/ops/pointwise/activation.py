@@ -38,6 +38,7 @@ def over(input: Tensor, inplace: bool) -> InPlace | None:
     exact="choice",
     cost="cheap",
     onnx="Relu",
+    sparse=True,
 )
 def relu_op(input: Tensor) -> Tensor:
     """Zero for negative elements."""
@@ -53,6 +54,7 @@ def relu_op(input: Tensor) -> Tensor:
     vjp={"g": lambda g, output: relu_gradient(g, output)},
     linear=True,
     zero_for=("output",),
+    torch="threshold_backward",
 )
 def relu_gradient(g: Tensor, output: Tensor) -> Tensor:
     """What relu passes back of a gradient."""
@@ -78,6 +80,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     vjp={"g": lambda g, input, negative_slope: leaky_relu_gradient(g, input, negative_slope)},
     linear=True,
     zero_for=("input",),
+    torch="leaky_relu_backward",
 )
 def leaky_relu_gradient(g: Tensor, input: Tensor, negative_slope: float) -> Tensor:
     """What leaky_relu passes back of a gradient."""
@@ -113,6 +116,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     oracle=lambda input, weight: np.where(input > 0, input, input * weight),
     autocast="lower",
     cost="light",
+    torch="_prelu_kernel",
 )
 def prelu_kernel(input: Tensor, weight: Tensor) -> Tensor:
     """`leaky_relu` with learnt slopes."""
@@ -159,6 +163,7 @@ front(name="prelu", method=True)(prelu)
     vjp={"g": lambda g, input, min_val, max_val: hardtanh_gradient(g, input, min_val, max_val)},
     linear=True,
     zero_for=("input",),
+    torch="hardtanh_backward",
 )
 def hardtanh_gradient(g: Tensor, input: Tensor, min_val: float, max_val: float) -> Tensor:
     """What hardtanh passes back of a gradient."""
@@ -231,7 +236,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # ---- the elu kin --------------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="elu_backward")
 def elu_gradient(
     g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
 ) -> Tensor:
@@ -282,7 +287,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 # ---- smooth ones --------------------------------------------------------------------------------
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="gelu_backward")
 def gelu_gradient(g: Tensor, input: Tensor, approximate: str) -> Tensor:
     """What gelu passes back of a gradient."""
     if approximate == "tanh":
@@ -319,7 +324,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return s.gelu(input)
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="silu_backward")
 def silu_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What silu passes back of a gradient."""
     part = sigmoid(input)
@@ -343,7 +348,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return silu_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="mish_backward")
 def mish_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What mish passes back of a gradient."""
     t = tanh(softplus(input))
@@ -369,7 +374,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return mish_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="softplus_backward")
 def softplus_gradient(g: Tensor, input: Tensor, beta: float, threshold: float) -> Tensor:
     """What softplus passes back of a gradient."""
     scaled = input * beta
@@ -391,14 +396,17 @@ def softplus(input: Tensor, beta: Scalar = 1, threshold: Scalar = 20) -> Tensor:
     return s.where(scaled > threshold, input, s.log1p(s.exp(scaled)) / beta)
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="log_sigmoid_backward")
 def logsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What logsigmoid passes back of a gradient."""
     return g * sigmoid(-input)
 
 
 @pointwise(
-    internal=True, out="exact", vjp={"input": lambda g, input: logsigmoid_gradient(g, input)}
+    internal=True,
+    out="exact",
+    vjp={"input": lambda g, input: logsigmoid_gradient(g, input)},
+    torch="log_sigmoid",
 )
 def logsigmoid_op(input: Tensor) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
@@ -406,7 +414,7 @@ def logsigmoid_op(input: Tensor) -> Tensor:
     return s.minimum(input, 0) - s.log1p(s.exp(-s.abs(input)))
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="log_sigmoid")
 def logsigmoid(input: Tensor, *, out: Any = None) -> Tensor:
     """`log(sigmoid(x))` without underflow."""
     if out is not None and out.shape != input.shape:
@@ -414,7 +422,7 @@ def logsigmoid(input: Tensor, *, out: Any = None) -> Tensor:
     return logsigmoid_op(input, out=out)
 
 
-@composite(namespace="nn.functional", out=False, fuse=True)
+@composite(namespace="nn.functional", out=False, fuse=True, torch=None)
 def softsign(input: Tensor) -> Tensor:
     """`x / (1 + |x|)`."""
     return input / (input.abs() + 1)
@@ -426,7 +434,11 @@ _SHRUNK_UNDER = tuple(n / 218243025 for n in (654729075, 310134825, 18918900, 31
 of tanh cut at 19: right to 2e-16 below 3 / 2. All terms are positive: nothing cancels."""
 
 
-@pointwise(internal=True, vjp={"input": lambda g, input: g * tanh(input) * tanh(input)})
+@pointwise(
+    internal=True,
+    vjp={"input": lambda g, input: g * tanh(input) * tanh(input)},
+    grad_fn="SubBackward0",
+)
 def less_tanh(input: Tensor) -> Tensor:
     """`x - tanh(x)`, with all digits where both are nearly the same."""
     near = s.abs(input) < 1.5
@@ -439,7 +451,7 @@ def less_tanh(input: Tensor) -> Tensor:
     return s.where(near, small + 0.0, input - s.tanh(input))
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def tanhshrink(input: Tensor) -> Tensor:
     """`x - tanh(x)`."""
     if input.dtype.category != dt.FLOAT:
@@ -458,6 +470,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     vjp={"g": lambda g, input: hardsigmoid_gradient(g, input)},
     linear=True,
     zero_for=("input",),
+    torch="hardsigmoid_backward",
 )
 def hardsigmoid_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardsigmoid passes back of a gradient."""
@@ -482,7 +495,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return hardsigmoid_op(input, out=over(input, inplace))
 
 
-@composite(internal=True, opmath=True, out=False, fuse=True)
+@composite(internal=True, opmath=True, out=False, fuse=True, torch="hardswish_backward")
 def hardswish_gradient(g: Tensor, input: Tensor) -> Tensor:
     """What hardswish passes back of a gradient."""
     middle = choose(input >= 3, g, g * (input / 3 + 0.5))  # (of NaN it is NaN)

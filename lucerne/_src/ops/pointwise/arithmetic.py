@@ -9,6 +9,7 @@ import numpy as np
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir import op as op_
 from lucerne._src.ir.define import Decorator, front, pointwise
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Scalar, Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import conj_of, flat, is_integral, is_tensor, need_tensors, refuse
@@ -25,10 +26,11 @@ def _arithmetic(**fields: Any) -> Decorator:
     numbers="all",
     name="add2",
     vjp={"input": lambda g: g, "other": lambda g: g},
-    oracle=np.add,
+    ufunc=np.add,
     holomorphic=True,
     exact=True,
     cost="cheap",
+    torch="add",
 )
 def add2(input: Tensor, other: Tensor) -> Tensor:
     """Sum of two operands (`add` with alpha 1)."""
@@ -43,6 +45,7 @@ def add2(input: Tensor, other: Tensor) -> Tensor:
     oracle=lambda input, other, alpha: input + alpha * other,
     holomorphic=True,
     cost="cheap",
+    torch="add",
 )
 def add_scaled(input: Tensor, other: Tensor, alpha: Scalar) -> Tensor:
     """`input + alpha * other` in one pass."""
@@ -91,10 +94,12 @@ def add(input: Tensor, other: Tensor, *, alpha: Any = 1, out: Any = None) -> Ten
     numbers="all",
     name="sub2",
     vjp={"input": lambda g: g, "other": lambda g: -g},
-    oracle=np.subtract,
+    ufunc=np.subtract,
     holomorphic=True,
     exact=True,
     cost="cheap",
+    torch="sub",
+    grad_fn=lambda input, _: "SubBackward0" if type(input) is TensorMeta else "RsubBackward1",
 )
 def sub2(input: Tensor, other: Tensor) -> Tensor:
     """Difference of two operands."""
@@ -140,7 +145,7 @@ def rsub(input: Tensor, other: Tensor, *, alpha: Any = 1) -> Tensor:
         "other": lambda g, input: g * conj_of(input),
     },
     aliases=("multiply",),
-    oracle=np.multiply,
+    ufunc=np.multiply,
     holomorphic=True,
     cost="cheap",
 )
@@ -163,9 +168,10 @@ def mul(input: Tensor, other: Tensor) -> Tensor:
         "input": lambda g, other: g / conj_of(other),
         "other": lambda g, input, other: -g * conj_of((input / other) / other),
     },
-    oracle=np.true_divide,
+    ufunc=np.true_divide,
     holomorphic=True,
     cost="cheap",
+    torch="div",
 )
 def true_divide(input: Tensor, other: Tensor) -> Tensor:
     """Quotient; integers divide as floats."""
@@ -181,6 +187,8 @@ def true_divide(input: Tensor, other: Tensor) -> Tensor:
     vjp={"input": flat, "other": flat},
     oracle=lambda input, other: np.trunc(input / other),
     exact=True,
+    torch="div",
+    grad_fn="DivBackward1",
 )
 def div_trunc(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded towards zero."""
@@ -199,6 +207,8 @@ def div_trunc(input: Tensor, other: Tensor) -> Tensor:
     vjp={"input": flat, "other": flat},
     oracle=np.floor_divide,
     exact=True,
+    torch="div",
+    grad_fn="DivBackward1",
 )
 def div_floor(input: Tensor, other: Tensor) -> Tensor:
     """Quotient rounded down."""
@@ -288,10 +298,12 @@ def fmod(input: Tensor, other: Tensor) -> Tensor:
     method=True,
     inplace=True,
     aliases=("negative",),
-    oracle=np.negative,
+    ufunc=np.negative,
     linear=True,
     exact="choice",
     cost="cheap",
+    sparse=True,
+    foreach=True,
 )
 def neg(input: Tensor) -> Tensor:
     """The value with its sign changed."""
@@ -303,7 +315,7 @@ def neg(input: Tensor) -> Tensor:
     return -input
 
 
-@front(method=True)
+@front(method=True, sparse=True, linear=True)
 def positive(input: Tensor) -> Tensor:
     """The tensor itself: `+x`."""
     if input.dtype is dt.bool_:
@@ -377,6 +389,8 @@ def _between(input: Any, end: Any, weight: Any) -> Any:
     },
     oracle=lambda input, end, weight: input + weight * (end - input),
     cost="light",
+    torch="lerp",
+    grad_fn="LerpBackward1",
 )
 def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     """Linear interpolation with a weight for each element."""
@@ -392,6 +406,7 @@ def lerp_tensor(input: Tensor, end: Tensor, weight: Tensor) -> Tensor:
     },
     oracle=lambda input, end, weight: input + weight * (end - input),
     cost="light",
+    torch="lerp",
 )
 def lerp_number(input: Tensor, end: Tensor, weight: Scalar) -> Tensor:
     """Linear interpolation with one weight."""

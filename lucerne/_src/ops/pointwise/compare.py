@@ -67,7 +67,7 @@ def ge(input: Tensor, other: Tensor) -> Tensor:
 # ---- questions about one value ------------------------------------------------------------------
 
 
-@_question(out=False, oracle=np.isnan)
+@_question(out=False, oracle=np.isnan, sparse=True)
 def isnan(input: Tensor) -> Tensor:
     """Whether elements are nan."""
     if input.dtype.category < dt.FLOAT:
@@ -82,7 +82,14 @@ def _infinite(x: Any) -> Any:
 
 
 @pointwise(
-    promote="bool", vjp={}, method=True, out=False, oracle=np.isinf, exact=True, cost="light"
+    promote="bool",
+    vjp={},
+    method=True,
+    out=False,
+    oracle=np.isinf,
+    exact=True,
+    cost="light",
+    sparse=True,
 )
 def isinf(input: Tensor) -> Tensor:
     """Whether elements are infinite."""
@@ -100,7 +107,14 @@ def isfinite(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    out="exact", promote="bool", vjp={}, method=True, oracle=np.isposinf, exact=True, cost="light"
+    out="exact",
+    promote="bool",
+    vjp={},
+    method=True,
+    oracle=np.isposinf,
+    exact=True,
+    cost="light",
+    sparse=True,
 )
 def isposinf(input: Tensor) -> Tensor:
     """Whether elements are positive infinity."""
@@ -109,7 +123,14 @@ def isposinf(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    out="exact", promote="bool", vjp={}, method=True, oracle=np.isneginf, exact=True, cost="light"
+    out="exact",
+    promote="bool",
+    vjp={},
+    method=True,
+    oracle=np.isneginf,
+    exact=True,
+    cost="light",
+    sparse=True,
 )
 def isneginf(input: Tensor) -> Tensor:
     """Whether elements are negative infinity."""
@@ -131,7 +152,14 @@ def isreal(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    out="exact", promote="bool", vjp={}, method=True, oracle=np.signbit, exact=True, cost="light"
+    out="exact",
+    promote="bool",
+    vjp={},
+    method=True,
+    oracle=np.signbit,
+    exact=True,
+    cost="light",
+    sparse=True,
 )
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign is negative, that of -0.0 included."""
@@ -153,6 +181,7 @@ def signbit(input: Tensor) -> Tensor:
     oracle=lambda input, other, rtol, atol, equal_nan: np.isclose(
         input, other, rtol, atol, equal_nan
     ),
+    torch="isclose",
 )
 def isclose_within(
     input: Tensor, other: Tensor, rtol: Scalar, atol: Scalar, equal_nan: bool
@@ -210,7 +239,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input.shape == other.shape and bool((input == other).all())
 
 
-@front(method=True)
+@front(method=True, torch=None)
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero."""
     return bool(input)

@@ -24,13 +24,23 @@ def _part(meta: TensorMeta, offset: int, flipped: bool) -> Geometry:
     return Geometry(tuple(meta.shape), strides, offset, meta.dtype.to_real(), flipped)
 
 
-@view(internal=True, vjp={"input": lambda g: complex(g, zeros_of(g._meta))})
+@view(
+    internal=True,
+    vjp={"input": lambda g: complex(g, zeros_of(g._meta))},
+    torch="real",
+    grad_fn="SelectBackward0",
+)
 def real_part(input: Tensor) -> Any:
     """The real parts, in place."""
     return _part(input, 0, False)
 
 
-@view(internal=True, vjp={"input": lambda g: complex(zeros_of(g._meta), g)})
+@view(
+    internal=True,
+    vjp={"input": lambda g: complex(zeros_of(g._meta), g)},
+    torch="imag",
+    grad_fn="SelectBackward0",
+)
 def imag_part(input: Tensor) -> Any:
     """The imaginary parts, in place: of a conjugate, the negatives of what is in memory."""
     return _part(input, 1, input.flipped)
@@ -130,6 +140,7 @@ def _check_parts(first: Tensor, second: Tensor) -> None:
     vjp={"real": lambda g: real(g), "imag": lambda g: imag(g)},
     oracle=lambda real, imag: real + 1j * imag,
     cost="light",
+    torch="complex",
 )
 def complex_of(real: Tensor, imag: Tensor) -> Tensor:
     """Complex numbers from their parts."""
@@ -164,6 +175,7 @@ def _check_complex_out(part: Tensor, out: Any) -> None:
     name="polar_of",
     oracle=lambda abs, angle: abs * np.exp(1j * angle),
     autocast="full",
+    torch="polar",
 )
 def polar_of(abs: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from length and angle."""
@@ -186,25 +198,26 @@ def polar(abs: Tensor, angle: Tensor, *, out: Any = None) -> Tensor:
     oracle=np.conjugate,
     linear=True,
     cost="light",
+    torch="conj_physical",
 )
 def conjugate(input: Tensor) -> Tensor:
     """The conjugate, computed."""
     return s.conj(input) if input.dtype.category == dt.COMPLEX else input
 
 
-@front(method=True, inplace=True)
+@front(method=True, inplace=True, sparse=True, linear=True)
 def conj_physical(input: Tensor, *, out: Any = None) -> Tensor:
     """The conjugate, computed; a real tensor itself."""
     return conjugate(input, out=out) if is_complex(input) or out is not None else input
 
 
-@view(internal=True, vjp={"input": lambda g: conjugate(g) if is_complex(g) else -g})
+@view(internal=True, vjp={"input": lambda g: conjugate(g) if is_complex(g) else -g}, torch="conj")
 def flip_view(input: Tensor) -> Any:
     """The conjugates (of real elements: the negatives) of a memory, or its elements again."""
     return Geometry(tuple(input.shape), input.strides, flipped=not input.flipped)
 
 
-@front(method=True)
+@front(method=True, sparse=True, linear=True)
 def conj(input: Tensor) -> Tensor:
     """The conjugate, as a view; a real tensor itself.
 
@@ -218,25 +231,25 @@ def conj(input: Tensor) -> Tensor:
     return flip_view(input) if is_complex(input) else input
 
 
-@front(method=True)
+@front(method=True, sparse=True, linear=True)
 def resolve_conj(input: Tensor) -> Tensor:
     """A copy if the tensor is a conjugate view, else the tensor itself."""
     return clone_as(input, lo.preserve_format) if is_conj(input) else input
 
 
-@front(method=True)
+@front(method=True, sparse=True, linear=True)
 def resolve_neg(input: Tensor) -> Tensor:
     """A copy if the tensor is a negated view, else the tensor itself."""
     return clone_as(input, lo.preserve_format) if is_neg(input) else input
 
 
-@front(method=True)
+@front(method=True, torch=None)
 def is_conj(input: Tensor) -> bool:
     """Whether the memory holds the conjugates of the elements."""
     return bool(input._meta.flipped) and is_complex(input)
 
 
-@front(method=True)
+@front(method=True, torch=None)
 def is_neg(input: Tensor) -> bool:
     """Whether the memory holds the negatives of the elements (`z.conj().imag`)."""
     return bool(input._meta.flipped) and not is_complex(input)
@@ -251,7 +264,9 @@ def _angle_gradient(g: Tensor, input: Tensor) -> Tensor:
     return choose(squared == 0, 0.0, g * turned / squared)
 
 
-@pointwise(promote="float_real", vjp={"input": _angle_gradient}, method=True, oracle=np.angle)
+@pointwise(
+    promote="float_real", vjp={"input": _angle_gradient}, method=True, oracle=np.angle, sparse=True
+)
 def angle(input: Tensor) -> Tensor:
     """The angle of each element: for real ones 0, or pi when negative."""
     if input.dtype.category == dt.COMPLEX:

@@ -22,14 +22,14 @@ def _converter(name: str, dtype: dt.dtype) -> None:
 
     method.__name__ = name
     method.__doc__ = f"The values as {dtype.name}; the tensor itself when they are already."
-    front(name=name, namespace="Tensor", method=True)(method)
+    front(name=name, namespace="Tensor", method=True, torch="to")(method)
 
 
 for _name, _dtype in _METHODS.items():
     _converter(_name, _dtype)
 
 
-@front(namespace="Tensor", method=True)
+@front(namespace="Tensor", method=True, torch="to")
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """The values in the dtype and on the device of `other`."""
     return input.to(other.device, other.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.define import composite, front, pointwise
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import conj_of, is_complex, is_integral, is_tensor, refuse, zeros_of
@@ -57,11 +58,18 @@ def power_gradient(g: Tensor, input: Tensor, exponent: int) -> Tensor:
     return g * (2 * input if exponent == 2 else 3 * (input * input))
 
 
+def _pow_node(input: Any, exponent: Any) -> str:
+    tensors = [type(x) is TensorMeta for x in (input, exponent)]
+    return f"PowBackward{0 if not tensors[1] else 1 if tensors[0] else 2}"
+
+
 @pointwise(
     internal=True,
     name="pow2",
     vjp={"input": _base_gradient, "exponent": _exponent_gradient},
     oracle=np.power,
+    torch="pow",
+    grad_fn=_pow_node,
 )
 def pow2(input: Tensor, exponent: Tensor) -> Tensor:
     """Power of two operands."""
@@ -103,7 +111,9 @@ def _root_gradient(exponent: float) -> Any:
     return lambda g, input: _base_gradient(g, input, exponent)
 
 
-@pointwise(internal=True, vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt, holomorphic=True)
+@pointwise(
+    internal=True, vjp={"input": _root_gradient(0.5)}, oracle=np.sqrt, holomorphic=True, torch="pow"
+)
 def sqrt_power(input: Tensor) -> Tensor:
     """`input ** 0.5`."""
     return s.sqrt(input)
@@ -114,6 +124,7 @@ def sqrt_power(input: Tensor) -> Tensor:
     vjp={"input": _root_gradient(-0.5)},
     oracle=lambda input: 1 / np.sqrt(input),
     holomorphic=True,
+    torch="pow",
 )
 def rsqrt_power(input: Tensor) -> Tensor:
     """`input ** -0.5`."""
@@ -145,7 +156,14 @@ def _widened(x: Any, wide: dt.dtype) -> Any:
     return builtins.complex(x) if wide is dt.complex128 else builtins.float(x)
 
 
-@composite(method=True, inplace=True, oracle=np.square, holomorphic=True)
+@composite(
+    method=True,
+    inplace=True,
+    oracle=np.square,
+    holomorphic=True,
+    grad_fn="PowBackward0",
+    sparse=True,
+)
 def square(input: Tensor) -> Tensor:
     """Each element times itself."""
     return pow2(input, 2)
@@ -156,10 +174,12 @@ def square(input: Tensor) -> Tensor:
     vjp={"input": lambda g, y: g / conj_of(y * 2)},
     method=True,
     inplace=True,
-    oracle=np.sqrt,
+    ufunc=np.sqrt,
     holomorphic=True,
     exact=True,
     cost="light",
+    sparse=True,
+    foreach=True,
 )
 def sqrt(input: Tensor) -> Tensor:
     """Square root; nan for negative numbers.
@@ -178,6 +198,7 @@ def sqrt(input: Tensor) -> Tensor:
     inplace=True,
     oracle=lambda input: 1 / np.sqrt(input),
     holomorphic=True,
+    foreach=True,
 )
 def rsqrt(input: Tensor) -> Tensor:
     """One over the square root."""
@@ -193,6 +214,7 @@ def rsqrt(input: Tensor) -> Tensor:
     holomorphic=True,
     cost="cheap",
     onnx="Reciprocal",
+    foreach=True,
 )
 def reciprocal(input: Tensor) -> Tensor:
     """One over each element."""

@@ -32,28 +32,46 @@ def _stepped(**fields: Any) -> Decorator:
     return pointwise(method=True, inplace=True, cost="light", **fields)
 
 
-@_stepped(out="exact", vjp={"input": flat}, oracle=np.floor, exact="choice")
+@_stepped(
+    out="exact", vjp={"input": flat}, oracle=np.floor, exact="choice", sparse=True, foreach=True
+)
 def floor(input: Tensor) -> Tensor:
     """The largest integer not above each element."""
     refuse(input, "floor_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.floor(input)
 
 
-@_stepped(out="exact", vjp={"input": flat}, oracle=np.ceil, exact="choice")
+@_stepped(
+    out="exact", vjp={"input": flat}, oracle=np.ceil, exact="choice", sparse=True, foreach=True
+)
 def ceil(input: Tensor) -> Tensor:
     """The smallest integer not below each element."""
     refuse(input, "ceil_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.ceil(input)
 
 
-@_stepped(out="exact", vjp={"input": flat}, aliases=("fix",), oracle=np.trunc, exact="choice")
+@_stepped(
+    out="exact",
+    vjp={"input": flat},
+    aliases=("fix",),
+    oracle=np.trunc,
+    exact="choice",
+    sparse=True,
+    foreach=True,
+)
 def trunc(input: Tensor) -> Tensor:
     """Each element without its fraction."""
     refuse(input, "trunc_vml_cpu", dt.COMPLEX, dt.BOOL)
     return input if is_integral(input.dtype) else s.trunc(input)
 
 
-@_stepped(out="exact", vjp={"input": lambda g: g}, oracle=lambda input: input - np.trunc(input))
+@_stepped(
+    out="exact",
+    vjp={"input": lambda g: g},
+    oracle=lambda input: input - np.trunc(input),
+    sparse=True,
+    foreach=True,
+)
 def frac(input: Tensor) -> Tensor:
     """The fraction of each element, with its sign."""
     refuse(input, "frac_cpu", dt.COMPLEX, dt.BOOL, dt.INTEGER)
@@ -61,7 +79,13 @@ def frac(input: Tensor) -> Tensor:
 
 
 @pointwise(
-    internal=True, out="exact", vjp={"input": flat}, oracle=np.rint, exact=True, cost="light"
+    internal=True,
+    out="exact",
+    vjp={"input": flat},
+    oracle=np.rint,
+    exact=True,
+    cost="light",
+    torch="round",
 )
 def round_even(input: Tensor) -> Tensor:
     """The nearest integer; halves go to the even one."""
@@ -74,6 +98,8 @@ def round_even(input: Tensor) -> Tensor:
     out="exact",
     vjp={"input": flat},
     oracle=lambda input, decimals: np.round(input, decimals),
+    torch="round",
+    grad_fn="RoundBackward1",
 )
 def round_decimals(input: Tensor, decimals: int) -> Tensor:
     """The nearest number with so many decimals."""
@@ -82,7 +108,7 @@ def round_decimals(input: Tensor, decimals: int) -> Tensor:
     return s.round(input * power) / power if decimals > 0 else s.round(input / power) * power
 
 
-@front(method=True, inplace=True)
+@front(method=True, inplace=True, sparse=True, foreach=True)
 def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     """The nearest integer (halves to even), or the nearest number with so many decimals.
 
@@ -103,9 +129,11 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     method=True,
     inplace=True,
     aliases=("absolute",),
-    oracle=np.abs,
+    ufunc=np.abs,
     exact="choice",
     cost="cheap",
+    sparse=True,
+    foreach=True,
 )
 def abs(input: Tensor) -> Tensor:
     """The size of each element; of a complex one its distance from zero."""
@@ -120,7 +148,15 @@ def _sign(x: Any) -> Any:
     return up - s.cast(x < 0, x.dtype) if x.dtype.is_signed else up
 
 
-@_stepped(out="exact", vjp={"input": flat}, oracle=np.sign, exact="choice", onnx="Sign")
+@_stepped(
+    out="exact",
+    vjp={"input": flat},
+    oracle=np.sign,
+    exact="choice",
+    onnx="Sign",
+    sparse=True,
+    foreach=True,
+)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 by the sign of each element (0 for nan)."""
     if input.dtype.category == dt.COMPLEX:
@@ -140,7 +176,7 @@ def _sgn_gradient(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
     return choose(size == 0, 0.0, (g - along * y) / size)
 
 
-@pointwise(out="exact", vjp={"input": _sgn_gradient}, method=True, inplace=True)
+@pointwise(out="exact", vjp={"input": _sgn_gradient}, method=True, inplace=True, sparse=True)
 def sgn(input: Tensor) -> Tensor:
     """The direction of each element: x / |x|, or 0 at zero."""
     if input.dtype.category != dt.COMPLEX:
@@ -206,7 +242,7 @@ def _finite(x: Any, nan: float, posinf: float, neginf: float) -> Any:
     return s.where(x == -math.inf, neginf, s.where(x == math.inf, posinf, x))
 
 
-@front(method=True, inplace=True)
+@front(method=True, inplace=True, sparse=True)
 def nan_to_num(
     input: Tensor,
     nan: float | None = None,
@@ -267,7 +303,9 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
     return _FREXP(copied(mantissa, out=out[0]), copied(exponent, out=out[1]))
 
 
-@pointwise(internal=True, vjp={"input": lambda g: g}, linear=True, exact=True, cost="light")
+@pointwise(
+    internal=True, vjp={"input": lambda g: g}, linear=True, exact=True, cost="light", torch="clone"
+)
 def copied(input: Tensor) -> Tensor:
     """The values as they are: for writing a result into `out=`."""
     return input

@@ -8,6 +8,7 @@ import numpy as np
 
 from lucerne._src.base import dtype as dt
 from lucerne._src.ir.define import front, pointwise
+from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ir.scalar.protocol import s
 from lucerne._src.ops.checks import is_tensor, refuse
@@ -28,6 +29,7 @@ from lucerne._src.ops.scalars import check_beside
     holomorphic=True,
     exact=True,
     cost="cheap",
+    torch="where",
 )
 def choose(condition: Tensor, input: Tensor, other: Tensor) -> Tensor:
     """`input` where the condition holds, else `other`."""
@@ -198,6 +200,8 @@ def _clamp_oracle(input: Any, min: Any, max: Any) -> Any:
     oracle=_clamp_oracle,
     exact=True,
     cost="cheap",
+    torch="clamp",
+    grad_fn=lambda input, *ends: f"ClampBackward{int(TensorMeta not in map(type, ends))}",
 )
 def clamp_between(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     """Values limited to a range."""

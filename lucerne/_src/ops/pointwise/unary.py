@@ -21,7 +21,7 @@ def _smooth(**fields: Any) -> Decorator:
     return pointwise(promote="float", method=True, inplace=True, holomorphic=True, **fields)
 
 
-@_smooth(vjp={"input": lambda g, y: g * conj_of(y)}, oracle=np.exp)
+@_smooth(vjp={"input": lambda g, y: g * conj_of(y)}, ufunc=np.exp, foreach=True)
 def exp(input: Tensor) -> Tensor:
     """`e` to the power of each element.
 
@@ -38,31 +38,42 @@ def exp2(input: Tensor) -> Tensor:
     return s.exp2(input)
 
 
-@_smooth(vjp={"input": lambda g, y: g * conj_of(y + 1)}, oracle=np.expm1)
+@_smooth(vjp={"input": lambda g, y: g * conj_of(y + 1)}, oracle=np.expm1, sparse=True, foreach=True)
 def expm1(input: Tensor) -> Tensor:
     """`exp(x) - 1`, exact for small x."""
     return s.expm1(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g / conj_of(input)}, oracle=np.log)
+@_smooth(vjp={"input": lambda g, input: g / conj_of(input)}, ufunc=np.log, foreach=True)
 def log(input: Tensor) -> Tensor:
     """Natural logarithm; nan for negative numbers."""
     return s.log(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g / conj_of(input * math.log(2.0))}, oracle=np.log2)
+@_smooth(
+    vjp={"input": lambda g, input: g / conj_of(input * math.log(2.0))}, oracle=np.log2, foreach=True
+)
 def log2(input: Tensor) -> Tensor:
     """Logarithm to base two."""
     return s.log2(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g / conj_of(input * math.log(10.0))}, oracle=np.log10)
+@_smooth(
+    vjp={"input": lambda g, input: g / conj_of(input * math.log(10.0))},
+    oracle=np.log10,
+    foreach=True,
+)
 def log10(input: Tensor) -> Tensor:
     """Logarithm to base ten."""
     return s.log10(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g / conj_of(input + 1)}, oracle=np.log1p)
+@_smooth(
+    vjp={"input": lambda g, input: g / conj_of(input + 1)},
+    oracle=np.log1p,
+    sparse=True,
+    foreach=True,
+)
 def log1p(input: Tensor) -> Tensor:
     """`log(1 + x)`, exact for small x."""
     return s.log1p(input)
@@ -71,19 +82,26 @@ def log1p(input: Tensor) -> Tensor:
 # ---- trigonometric ------------------------------------------------------------------------------
 
 
-@_smooth(vjp={"input": lambda g, input: g * conj_of(cos(input))}, oracle=np.sin)
+@_smooth(
+    vjp={"input": lambda g, input: g * conj_of(cos(input))},
+    ufunc=np.sin,
+    sparse=True,
+    foreach=True,
+)
 def sin(input: Tensor) -> Tensor:
     """Sine of each element, in radians."""
     return s.sin(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g * -conj_of(sin(input))}, oracle=np.cos)
+@_smooth(vjp={"input": lambda g, input: g * -conj_of(sin(input))}, ufunc=np.cos, foreach=True)
 def cos(input: Tensor) -> Tensor:
     """Cosine of each element, in radians."""
     return s.cos(input)
 
 
-@_smooth(vjp={"input": lambda g, y: g * conj_of(1 + y * y)}, oracle=np.tan)
+@_smooth(
+    vjp={"input": lambda g, y: g * conj_of(1 + y * y)}, oracle=np.tan, sparse=True, foreach=True
+)
 def tan(input: Tensor) -> Tensor:
     """Tangent of each element, in radians."""
     return s.tan(input)
@@ -93,6 +111,8 @@ def tan(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g * conj_of(rsqrt(1 - input * input))},
     aliases=("arcsin",),
     oracle=np.arcsin,
+    sparse=True,
+    foreach=True,
 )
 def asin(input: Tensor) -> Tensor:
     """The angle whose sine is given."""
@@ -103,6 +123,7 @@ def asin(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g * -conj_of(rsqrt(1 - input * input))},
     aliases=("arccos",),
     oracle=np.arccos,
+    foreach=True,
 )
 def acos(input: Tensor) -> Tensor:
     """The angle whose cosine is given."""
@@ -113,6 +134,8 @@ def acos(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g / conj_of(input * input + 1)},
     aliases=("arctan",),
     oracle=np.arctan,
+    sparse=True,
+    foreach=True,
 )
 def atan(input: Tensor) -> Tensor:
     """The angle whose tangent is given."""
@@ -162,19 +185,24 @@ def hypot(input: Tensor, other: Tensor) -> Tensor:
 # ---- hyperbolic ---------------------------------------------------------------------------------
 
 
-@_smooth(vjp={"input": lambda g, input: g * conj_of(cosh(input))}, oracle=np.sinh)
+@_smooth(
+    vjp={"input": lambda g, input: g * conj_of(cosh(input))},
+    oracle=np.sinh,
+    sparse=True,
+    foreach=True,
+)
 def sinh(input: Tensor) -> Tensor:
     """Hyperbolic sine."""
     return s.sinh(input)
 
 
-@_smooth(vjp={"input": lambda g, input: g * conj_of(sinh(input))}, oracle=np.cosh)
+@_smooth(vjp={"input": lambda g, input: g * conj_of(sinh(input))}, oracle=np.cosh, foreach=True)
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine."""
     return s.cosh(input)
 
 
-@_smooth(vjp={"input": lambda g, y: tanh_gradient(g, y)}, oracle=np.tanh)
+@_smooth(vjp={"input": lambda g, y: tanh_gradient(g, y)}, ufunc=np.tanh, sparse=True, foreach=True)
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent."""
     return s.tanh(input)
@@ -184,6 +212,7 @@ def tanh(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g * conj_of(rsqrt(input * input + 1))},
     aliases=("arcsinh",),
     oracle=np.arcsinh,
+    sparse=True,
 )
 def asinh(input: Tensor) -> Tensor:
     """The number whose hyperbolic sine is given."""
@@ -207,13 +236,14 @@ def acosh(input: Tensor) -> Tensor:
     vjp={"input": lambda g, input: g / conj_of(1 - input * input)},
     aliases=("arctanh",),
     oracle=np.arctanh,
+    sparse=True,
 )
 def atanh(input: Tensor) -> Tensor:
     """The number whose hyperbolic tangent is given."""
     return s.atanh(input)
 
 
-@_smooth(vjp={"input": lambda g, y: sigmoid_gradient(g, y)}, onnx="Sigmoid")
+@_smooth(vjp={"input": lambda g, y: sigmoid_gradient(g, y)}, onnx="Sigmoid", foreach=True)
 def sigmoid(input: Tensor) -> Tensor:
     """`1 / (1 + exp(-x))`: any number to (0, 1).
 
@@ -235,6 +265,7 @@ def sigmoid(input: Tensor) -> Tensor:
     oracle=np.deg2rad,
     linear=True,
     cost="light",
+    sparse=True,
 )
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
@@ -250,6 +281,7 @@ def deg2rad(input: Tensor) -> Tensor:
     oracle=np.rad2deg,
     linear=True,
     cost="light",
+    sparse=True,
 )
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
@@ -331,13 +363,13 @@ for _name, _function in (("tanh", tanh), ("sigmoid", sigmoid)):
 # ---- derivatives, as ops of their own: an engine runs each as one kernel -----------------------
 
 
-@composite(internal=True, out=False, fuse=True)
+@composite(internal=True, out=False, fuse=True, torch="tanh_backward")
 def tanh_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What tanh passes back of a gradient."""
     return g * conj_of(1 - y * y)
 
 
-@composite(internal=True, out=False, fuse=True)
+@composite(internal=True, out=False, fuse=True, torch="sigmoid_backward")
 def sigmoid_gradient(g: Tensor, y: Tensor) -> Tensor:
     """What sigmoid passes back of a gradient."""
     return g * conj_of(y * (1 - y))

@@ -34,14 +34,14 @@ def _zeros(g: Tensor) -> Tensor:
     return fills.zeros_like(g)
 
 
-@random(internal=True, meta=_same_meta, vjp={"input": _zeros})
+@random(internal=True, meta=_same_meta, vjp={"input": _zeros}, torch="uniform_")
 def draw(
     input: Tensor, distribution: str, first: Scalar, second: Scalar, dtype: Dtype, generator: Opaque
 ) -> Tensor:
     """Values like `input` in shape and memory order, drawn from a named distribution."""
 
 
-@random(internal=True, meta=_same_meta, vjp={"input": _zeros})
+@random(internal=True, meta=_same_meta, vjp={"input": _zeros}, torch="bernoulli_")
 def draw_each(
     input: Tensor, distribution: str, other: Tensor | None, dtype: Dtype, generator: Opaque
 ) -> Tensor:
@@ -373,7 +373,7 @@ def resize_with_warning(out: Tensor, shape: Any) -> None:
     fills.zeros(shape, dtype=out.dtype).add(0, out=out)
 
 
-@composite(internal=True, vjp={"mean": _zeros, "std": _zeros}, out=False)
+@composite(internal=True, vjp={"mean": _zeros, "std": _zeros}, out=False, torch="normal")
 def normal_around(mean: Tensor, std: Tensor, generator: Opaque) -> Tensor:
     """Normal values, each with a mean and a standard deviation of its own."""
     if not hasattr(std, "_meta"):
@@ -391,7 +391,14 @@ def _multinomial_meta(
     return make_meta(dt.int64, shape, None, input.device)
 
 
-@random(checks=op_.VALUES, internal=True, meta=_multinomial_meta, name="draw_categories", vjp={})
+@random(
+    checks=op_.VALUES,
+    internal=True,
+    meta=_multinomial_meta,
+    name="draw_categories",
+    vjp={},
+    torch="multinomial",
+)
 def draw_categories(
     input: Tensor, num_samples: int, replacement: bool, dtype: Dtype, generator: Opaque
 ) -> Tensor:
@@ -472,13 +479,13 @@ def _moved_dirichlet(g: Tensor, y: Tensor, input: Tensor) -> Tensor:
     return dirichlet_grad(y, input, total) * (g - (y * g).sum(-1, True))
 
 
-@composite(internal=True, vjp={"input": _moved_gamma}, out=False)
+@composite(internal=True, vjp={"input": _moved_gamma}, out=False, torch="_standard_gamma")
 def gamma_of(input: Tensor, generator: Opaque) -> Tensor:
     """`_standard_gamma` with the generator in place."""
     return draw_each(input.contiguous(), "gamma", None, input.dtype, generator)
 
 
-@composite(internal=True, vjp={"input": _moved_dirichlet}, out=False)
+@composite(internal=True, vjp={"input": _moved_dirichlet}, out=False, torch="_sample_dirichlet")
 def dirichlet_of(input: Tensor, generator: Opaque) -> Tensor:
     """`_sample_dirichlet` with the generator in place."""
     rows = input.contiguous().reshape(-1, input.shape[-1])

@@ -161,6 +161,8 @@ def _refuse_complex(input: Tensor, name: str) -> None:
     name="max_all",
     oracle=np.max,
     vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+    torch="max",
+    grad_fn="MaxBackward1",
 )
 def max_all(input: Tensor) -> Tensor:
     """The largest of all elements."""
@@ -172,6 +174,8 @@ def max_all(input: Tensor) -> Tensor:
     name="min_all",
     oracle=np.min,
     vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+    torch="min",
+    grad_fn="MinBackward1",
 )
 def min_all(input: Tensor) -> Tensor:
     """The smallest of all elements."""
@@ -196,6 +200,7 @@ def _oracle_both(value: Any, position: Any) -> Any:
     vjp={"input": _picked},
     out="exact",
     oracle=_oracle_both(np.max, np.argmax),
+    torch="max",
 )
 def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The largest along a dimension, and where it is."""
@@ -210,6 +215,7 @@ def max_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     vjp={"input": _picked},
     out="exact",
     oracle=_oracle_both(np.min, np.argmin),
+    torch="min",
 )
 def min_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The smallest along a dimension, and where it is."""
@@ -316,7 +322,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False, out: Any =
     return aminmax_dim(input, dim, keepdim, out=out)
 
 
-@composite(internal=True, name="aminmax_dim", out="exact")
+@composite(internal=True, name="aminmax_dim", out="exact", torch="aminmax")
 def aminmax_dim(input: Tensor, dim: int | None, keepdim: bool) -> Any:
     """Smallest and largest along one dimension, or of all elements."""
     dims = () if dim is None else (dim,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def folded_count(shape: Any, dim: Any) -> int:
     return math.prod(shape[d] for d in reduced_dims(dim, len(shape)) if d < len(shape))
 
 
+def _node(name: str) -> Callable[..., str]:
+    """torch's backward node: that of the overload with dimensions is the second."""
+    return lambda input, dim=None, *_: f"{name}Backward{0 if dim in (None, ()) else 1}"
+
+
 @reduction(
     reduce="add",
     promote="int64",
@@ -42,6 +48,7 @@ def folded_count(shape: Any, dim: Any) -> int:
     method=True,
     oracle=lambda input, dim, keepdim, dtype: np.sum(input, axis=dim, keepdims=keepdim),
     linear=True,
+    grad_fn=_node("Sum"),
 )
 def sum(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -100,6 +107,8 @@ def others_product(x: Tensor, dim: int, *, reverse: bool) -> Tensor:
     vjp={"input": lambda g, input, dim, keepdim: _prod_grad(g, input, dim, keepdim)},
     oracle=lambda input, dim, keepdim, dtype: np.prod(input, axis=dim, keepdims=keepdim),
     autocast="full",
+    torch="prod",
+    grad_fn=_node("Prod"),
 )
 def prod_dim(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -138,6 +147,7 @@ def prod(
     vjp={},
     oracle=lambda input, dim, keepdim: np.any(input, axis=dim, keepdims=keepdim),
     exact="choice",
+    torch="any",
 )
 def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
     """Whether some element is not zero."""
@@ -151,6 +161,7 @@ def any_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -
     vjp={},
     oracle=lambda input, dim, keepdim: np.all(input, axis=dim, keepdims=keepdim),
     exact="choice",
+    torch="all",
 )
 def all_dims(input: Tensor, dim: IntList | None = None, keepdim: bool = False) -> Tensor:
     """Whether no element is zero."""
@@ -235,6 +246,7 @@ def _mean_grad(g: Tensor, dim: Any, keepdim: bool, meta: Any) -> Tensor:
     oracle=lambda input, dim, keepdim, dtype: np.mean(input, axis=dim, keepdims=keepdim),
     linear=True,
     fuse=True,
+    grad_fn=_node("Mean"),
 )
 def mean(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -256,6 +268,7 @@ def mean(
     name="nansum_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nansum(input, axis=dim, keepdims=keepdim),
     fuse=True,
+    torch="nansum",
 )
 def nansum_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None
@@ -292,6 +305,7 @@ def nansum(
     name="nanmean_dims",
     oracle=lambda input, dim, keepdim, dtype: np.nanmean(input, axis=dim, keepdims=keepdim),
     fuse=True,
+    torch="nanmean",
 )
 def nanmean_dims(
     input: Tensor, dim: IntList | None = None, keepdim: bool = False, *, dtype: Dtype | None = None

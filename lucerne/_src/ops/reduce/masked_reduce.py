@@ -59,7 +59,7 @@ def _dims(dim: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-@front(namespace="masked")
+@front(namespace="masked", torch=None)
 def _input_mask(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The mask of a call, broadcast to the input's shape."""
     mask = kwargs.get("mask")
@@ -73,7 +73,7 @@ def _input_mask(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return mask.expand(input.shape).to(dt.bool_)
 
 
-@front(namespace="masked")
+@front(namespace="masked", torch=None)
 def _output_mask(op: Any, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Which results of a masked call come from at least one element."""
     name = op.__name__

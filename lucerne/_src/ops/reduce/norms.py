@@ -100,6 +100,7 @@ def _oracle_norm(input: Any, ord: float, dim: Any, keepdim: bool) -> Any:
     out="exact",
     oracle=_oracle_norm,
     fuse=True,
+    torch="linalg_vector_norm",
 )
 def p_norm(input: Tensor, ord: float, dim: IntList | None, keepdim: bool) -> Tensor:
     """`(sum |x|^ord)^(1/ord)` with its limits at 0 and infinity."""
@@ -153,7 +154,7 @@ def _norm_dims(input: Tensor, dim: Any) -> Any:
     return (dim,) if isinstance(dim, int) else tuple(dim)
 
 
-@front(method=True)
+@front(method=True, torch="linalg_vector_norm")
 def norm(
     input: Tensor,
     p: Any = "fro",
@@ -220,7 +221,7 @@ def linalg_norm(
     return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def normalize(
     input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None
 ) -> Tensor:

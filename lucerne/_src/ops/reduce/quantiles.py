@@ -57,14 +57,26 @@ def _picked(g: Any, y1: Tensor, dim: int, keepdim: bool, input_meta: Any) -> Ten
     return picked_grad(g[0], y1, dim, keepdim, input_meta)
 
 
-@composite(internal=True, name="median_dim", vjp={"input": _picked})
+@composite(
+    internal=True,
+    name="median_dim",
+    vjp={"input": _picked},
+    torch="median",
+    grad_fn="MedianBackward1",
+)
 def median_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The lower median along a dimension, and where it is."""
     d = check_dim(input, dim, "median")
     return named("median", "values indices")(*_median_along(input, d, keepdim, False))
 
 
-@composite(internal=True, name="nanmedian_dim", vjp={"input": _picked})
+@composite(
+    internal=True,
+    name="nanmedian_dim",
+    vjp={"input": _picked},
+    torch="nanmedian",
+    grad_fn="NanmedianBackward1",
+)
 def nanmedian_dim(input: Tensor, dim: int, keepdim: bool) -> Any:
     """The lower median of what is not nan along a dimension, and where it is."""
     d = check_dim(input, dim, "nanmedian")
@@ -83,7 +95,10 @@ def _lowest(dtype: dt.dtype) -> int:
 
 
 @composite(
-    internal=True, name="median_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)}
+    internal=True,
+    name="median_all",
+    vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+    torch="median",
 )
 def median_all(input: Tensor) -> Tensor:
     """The lower median of all elements."""
@@ -91,7 +106,10 @@ def median_all(input: Tensor) -> Tensor:
 
 
 @composite(
-    internal=True, name="nanmedian_all", vjp={"input": lambda g, y, input: even_grad(g, y, input)}
+    internal=True,
+    name="nanmedian_all",
+    vjp={"input": lambda g, y, input: even_grad(g, y, input)},
+    torch="nanmedian",
 )
 def nanmedian_all(input: Tensor) -> Tensor:
     """The lower median of all elements that are not nan."""
@@ -186,6 +204,7 @@ def _quantile_of_rows(rows: Tensor, q: Tensor, interpolation: str, ignore_nan: b
     )(input, q, axis=dim, keepdims=keepdim, method=interpolation),
     samples=[((3, 3), [0.25, 0.5], 1, False, "linear", False, False)],
     autocast="full",
+    torch="quantile",
 )
 def quantile_rows(
     input: Tensor,

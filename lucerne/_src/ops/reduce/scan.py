@@ -128,6 +128,7 @@ def _running_dtype(input: Tensor, dtype: dt.dtype | None, out: Any) -> dt.dtype 
     vjp={"input": lambda g, dim: scan(g, dim, "add", True, None)},
     oracle=lambda input, dim, dtype: np.cumsum(input, axis=dim),
     linear=True,
+    torch="cumsum",
 )
 def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Sums of all elements up to each place."""
@@ -139,6 +140,7 @@ def running_sum(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     name="running_product",
     out="exact",
     oracle=lambda input, dim, dtype: np.cumprod(input, axis=dim),
+    torch="cumprod",
 )
 def running_product(input: Tensor, dim: int, dtype: Dtype | None) -> Tensor:
     """Products of all elements up to each place."""

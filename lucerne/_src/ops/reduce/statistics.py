@@ -48,7 +48,14 @@ def _oracle_var(input: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     return np.var(input, axis=dim, ddof=correction, keepdims=keepdim)
 
 
-@composite(internal=True, name="variance", vjp={"input": _var_grad}, oracle=_oracle_var, fuse=True)
+@composite(
+    internal=True,
+    name="variance",
+    vjp={"input": _var_grad},
+    oracle=_oracle_var,
+    fuse=True,
+    torch="var",
+)
 def variance(input: Tensor, dim: IntList | None, correction: float, keepdim: bool) -> Tensor:
     """Mean squared distance from the mean, divided by the count less `correction`."""
     found = centred_squares(input.to(input.dtype.compute), dim) / _degrees(input, dim, correction)
@@ -63,6 +70,7 @@ def variance(input: Tensor, dim: IntList | None, correction: float, keepdim: boo
         _oracle_var(input, dim, correction, keepdim)
     ),
     fuse=True,
+    torch="std",
 )
 def deviation(input: Tensor, dim: IntList | None, correction: float, keepdim: bool) -> Tensor:
     """Square root of the variance."""

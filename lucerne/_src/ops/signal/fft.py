@@ -45,6 +45,7 @@ def _c2c_meta(input: TensorMeta, dim: sh.Shape, scale: int, forward: bool) -> Te
     vjp={"input": lambda g, dim, scale, forward: fft_c2c(g, dim, scale, not forward)},
     out=False,
     linear=True,
+    torch="_fft_c2c",
 )
 def fft_c2c(input: Tensor, dim: IntList, scale: int, forward: bool) -> Tensor:
     """Complex transform over `dim`; `scale` is 0 (none), 1 (root of the count) or 2 (the count)."""
@@ -63,7 +64,14 @@ def _r2c_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return fft_c2c(full, dim, scale, False).real
 
 
-@structural(internal=True, meta=_r2c_meta, vjp={"input": _r2c_backward}, out=False, linear=True)
+@structural(
+    internal=True,
+    meta=_r2c_meta,
+    vjp={"input": _r2c_backward},
+    out=False,
+    linear=True,
+    torch="_fft_r2c",
+)
 def fft_r2c(input: Tensor, dim: IntList, scale: int) -> Tensor:
     """Transform of real values; of the last of `dim` only the non-negative half is kept."""
 
@@ -92,7 +100,14 @@ def _c2r_backward(g: Tensor, dim: sh.Shape, scale: int, input_meta: TensorMeta) 
     return resized(found, (last,), (input_meta.shape[last],))
 
 
-@structural(internal=True, meta=_c2r_meta, vjp={"input": _c2r_backward}, out=False, linear=True)
+@structural(
+    internal=True,
+    meta=_c2r_meta,
+    vjp={"input": _c2r_backward},
+    out=False,
+    linear=True,
+    torch="_fft_c2r",
+)
 def fft_c2r(input: Tensor, dim: IntList, scale: int, size: int) -> Tensor:
     """Inverse transform to real values; the last of `dim` holds the non-negative half of `size`."""
 

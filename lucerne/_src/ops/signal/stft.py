@@ -10,7 +10,7 @@ from lucerne._src.ir.dispatch import every_value
 from lucerne._src.ir.op import Tensor
 from lucerne._src.ops.copy import join
 from lucerne._src.ops.creation import fills, ranges
-from lucerne._src.ops.creation.fills import strided_only
+from lucerne._src.ops.creation.fills import strided_options
 from lucerne._src.ops.pointwise import complexes
 from lucerne._src.ops.signal.fft import (
     BY_COUNT,
@@ -79,7 +79,7 @@ def _wants_complex(input: Tensor, window: Any, return_complex: bool | None) -> b
     return bool(return_complex)
 
 
-@composite(internal=True, name="stft_frames", out=False, autocast="full")
+@composite(internal=True, name="stft_frames", out=False, autocast="full", torch="stft")
 def stft_frames(
     input: Tensor,
     window: Tensor | None,
@@ -201,7 +201,7 @@ def _frames_of(
     return fft_c2r(spectra, (2,), scale, n_fft)
 
 
-@composite(internal=True, name="istft_signal", out=False)
+@composite(internal=True, name="istft_signal", out=False, torch="istft")
 def istft_signal(
     input: Tensor,
     window: Tensor,
@@ -271,12 +271,13 @@ def istft(
 
 
 def _frequencies(
-    first: int, last: int, n: int, d: float, out: Any, options: dict[str, Any]
-) -> Tensor:
-    if options["dtype"] is None:
-        options["dtype"] = fills.zeros(0).dtype if out is None else out.dtype
-    steps = ranges.arange(first, last, dtype=options["dtype"], device=options["device"])
-    return steps * (1.0 / (n * d))
+    name: str, first: int, last: int, n: int, d: float, out: Any, options: dict[str, Any]
+) -> tuple[Tensor, bool]:
+    """The frequencies in their order, and whether they shall have a gradient."""
+    dtype, device, requires_grad = strided_options(name, **options)
+    if dtype is None:
+        dtype = fills.zeros(0).dtype if out is None else out.dtype
+    return ranges.arange(first, last, dtype=dtype, device=device) * (1.0 / (n * d)), requires_grad
 
 
 def _delivered(made: Tensor, out: Any, requires_grad: bool) -> Tensor:
@@ -285,37 +286,15 @@ def _delivered(made: Tensor, out: Any, requires_grad: bool) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-@front(namespace="fft")
-def fftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
+@front(namespace="fft", options=strided_options)
+def fftfreq(n: int, d: float = 1.0, *, out: Any = None, **options: Any) -> Tensor:
     """Frequencies of the points of `fft`: 0, 1/nd, ..., then the negative ones."""
-    strided_only("fftfreq", layout)
-    options = {"dtype": dtype, "device": device}
-    made = _frequencies(-(n // 2), n - n // 2, n, d, out, options)
+    made, requires_grad = _frequencies("fftfreq", -(n // 2), n - n // 2, n, d, out, options)
     return _delivered(made.roll(-(n // 2)), out, requires_grad)
 
 
-@front(namespace="fft")
-def rfftfreq(
-    n: int,
-    d: float = 1.0,
-    *,
-    out: Any = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
+@front(namespace="fft", options=strided_options)
+def rfftfreq(n: int, d: float = 1.0, *, out: Any = None, **options: Any) -> Tensor:
     """Frequencies of the points of `rfft`."""
-    strided_only("rfftfreq", layout)
-    options = {"dtype": dtype, "device": device}
-    made = _frequencies(0, n // 2 + 1, n, d, out, options)
+    made, requires_grad = _frequencies("rfftfreq", 0, n // 2 + 1, n, d, out, options)
     return _delivered(made, out, requires_grad)

@@ -49,6 +49,7 @@ def _spread_means(g: Tensor, size: sh.Shape, input_meta: TensorMeta) -> Tensor:
     vjp={"input": lambda g, size, input_meta: _spread_means(g, size, input_meta)},
     linear=True,
     images=(0,),
+    torch="_adaptive_avg_pool2d",
 )
 def adaptive_avg_pool(input: Tensor, size: IntList) -> Tensor:
     """(N, C, n...) to (N, C, size...), each the mean of its window."""

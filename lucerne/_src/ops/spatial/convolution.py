@@ -144,6 +144,7 @@ def crop(x: Tensor, shape: sh.Shape) -> Tensor:
     },
     autocast="lower",
     images=(0,),
+    torch="convolution",
 )
 def conv(
     input: Tensor,
@@ -190,6 +191,7 @@ def _conv_input_meta(
     },
     autocast="lower",
     images=(0,),
+    torch="convolution_backward",
 )
 def conv_input(
     input: Tensor,
@@ -233,6 +235,7 @@ def _conv_weight_meta(
         ),
     },
     images=(0, 1),
+    torch="convolution_backward",
 )
 def conv_weight(
     g_out: Tensor,

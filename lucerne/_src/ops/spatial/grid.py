@@ -161,7 +161,14 @@ def _taps(
     return index.masked_fill(~valid, -1), weight
 
 
-@composite(internal=True, name="grid_sample_op", opmath=True, out=False, autocast="full")
+@composite(
+    internal=True,
+    name="grid_sample_op",
+    opmath=True,
+    out=False,
+    autocast="full",
+    torch="grid_sampler_2d",
+)
 def sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align_corners: bool) -> Tensor:
     """`input` (N, C, n...) at `grid` (N, m..., dims): coordinates from the last to the first."""
     spatial, shape = tuple(input.shape[2:]), tuple(grid.shape[1:-1])
@@ -240,7 +247,7 @@ def _corners(align_corners: bool | None) -> bool:
     return bool(align_corners)
 
 
-@front(namespace="nn.functional", autocast="full")
+@front(namespace="nn.functional", autocast="full", torch="grid_sampler")
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -294,7 +301,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
     return points.reshape(size[0], *spatial, len(spatial))
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
     """The grid that samples an image moved by the affine maps `theta`.
 

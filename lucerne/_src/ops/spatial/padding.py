@@ -42,7 +42,13 @@ def _pad_vjp(g: Tensor, input_meta: TensorMeta, low: Any, interior: Any) -> Tens
 
 
 @structural(
-    internal=True, meta=_pad_meta, vjp={"input": _pad_vjp}, out=False, cost="memory", folds=True
+    internal=True,
+    meta=_pad_meta,
+    vjp={"input": _pad_vjp},
+    out=False,
+    cost="memory",
+    folds=True,
+    torch="constant_pad_nd",
 )
 def padded(input: Tensor, value: Scalar, low: IntList, high: IntList, interior: IntList) -> Tensor:
     """`value` before, after and between the elements, per dimension (all counts non-negative)."""
@@ -178,6 +184,7 @@ def _loses_in_low_precision(args: tuple[Any, ...]) -> bool:
     namespace="nn.functional",
     name="pad_mode",
     out=False,
+    torch=None,
 )
 def pad_mode(input: Tensor, pad: IntList, mode: str) -> Tensor:
     """The tensor continued beyond its edges by its own values."""

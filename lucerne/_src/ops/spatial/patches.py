@@ -52,6 +52,7 @@ def _check_settings(kernel: Any, dilation: Any, padding: Any, stride: Any) -> No
         )
     },
     linear=True,
+    torch="im2col",
 )
 def im2col(
     input: Tensor, kernel: IntList, dilation: IntList, padding: IntList, stride: IntList
@@ -77,6 +78,7 @@ def im2col(
         )
     },
     linear=True,
+    torch="col2im",
 )
 def col2im(
     input: Tensor,
@@ -124,7 +126,7 @@ def _overlapped(x: Tensor, dim: int, size: int, gap: int, pad: int, step: int) -
     return stack(phases, dim + 1).flatten(dim, dim + 1).narrow(dim, 0, size)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="im2col")
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -159,7 +161,7 @@ def _shown(pair: Any) -> str:
     return f"({', '.join(map(str, pair))})"
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch="col2im")
 def fold(
     input: Tensor,
     output_size: Any,

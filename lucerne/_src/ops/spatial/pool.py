@@ -181,6 +181,8 @@ def is_volume(args: tuple[Any, ...]) -> bool:
     out=False,
     vjp={"input": lambda g, y1, input_meta: spread_back(g[0], y1, input_meta.shape)},
     images=(0,),
+    torch="max_pool2d_with_indices",
+    grad_fn=lambda input, *_: f"MaxPool{input.ndim - 2}DWithIndicesBackward0",
 )
 def max_pool(
     input: Tensor,
@@ -457,6 +459,8 @@ def pooled_meta(input: TensorMeta, size: sh.Shape) -> TensorMeta:
     },
     linear=True,
     images=(0,),
+    torch="avg_pool2d",
+    grad_fn=lambda input, *_: f"AvgPool{input.ndim - 2}DBackward0",
 )
 def avg_pool(
     input: Tensor,

@@ -93,7 +93,7 @@ def check_sizes(input: Tensor, size: Any) -> None:
         )
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -183,7 +183,7 @@ def _warn(name: str) -> None:
     )
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def upsample(
     input: Tensor,
     size: Any = None,
@@ -196,14 +196,14 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "nearest"."""
     _warn("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` with mode "bilinear" and aligned corners."""
     _warn("upsample_bilinear")

@@ -106,7 +106,7 @@ def _unpool(
     return _placed(input, indices, _unpooled_size(input, window, step, _per(padding, n), size))
 
 
-@front(namespace="nn.functional", autocast="full")
+@front(namespace="nn.functional", autocast="full", torch=None)
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -275,7 +275,7 @@ def _power_pool(
     return (out.sign() * relu_op(out.abs())).mul(count).pow(1.0 / norm_type)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -283,7 +283,7 @@ def lp_pool1d(
     return _power_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:
@@ -291,7 +291,7 @@ def lp_pool2d(
     return _power_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-@front(namespace="nn.functional")
+@front(namespace="nn.functional", torch=None)
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Tensor:

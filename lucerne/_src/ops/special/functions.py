@@ -27,7 +27,11 @@ _ROOT_PI = math.sqrt(math.pi)
 # ---- the error function and the normal distribution ---------------------------------------------
 
 
-@_special(vjp={"input": lambda g, input: g * (2 / _ROOT_PI) * (-(input * input)).exp()})
+@_special(
+    vjp={"input": lambda g, input: g * (2 / _ROOT_PI) * (-(input * input)).exp()},
+    sparse=True,
+    foreach=True,
+)
 def erf(input: Tensor) -> Tensor:
     """The error function: how much of a bell curve lies within x.
 
@@ -39,14 +43,16 @@ def erf(input: Tensor) -> Tensor:
     return s.erf(input)
 
 
-@_special(vjp={"input": lambda g, input: g * (-2 / _ROOT_PI) * (-(input * input)).exp()})
+@_special(
+    vjp={"input": lambda g, input: g * (-2 / _ROOT_PI) * (-(input * input)).exp()}, foreach=True
+)
 def erfc(input: Tensor) -> Tensor:
     """`1 - erf(x)`, exact for large x."""
     refuse(input, "erfc_vml_cpu", dt.COMPLEX)
     return s.erfc(input)
 
 
-@_special(vjp={"input": lambda g, y: g * (_ROOT_PI / 2) * (y * y).exp()}, cost="heavy")
+@_special(vjp={"input": lambda g, y: g * (_ROOT_PI / 2) * (y * y).exp()}, cost="heavy", sparse=True)
 def erfinv(input: Tensor) -> Tensor:
     """The number whose error function is given."""
     refuse(input, "erfinv_vml_cpu", dt.COMPLEX)
@@ -156,7 +162,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 # ---- gamma --------------------------------------------------------------------------------------
 
 
-@_special(vjp={"input": lambda g, input: g * digamma(input)}, cost="heavy")
+@_special(vjp={"input": lambda g, input: g * digamma(input)}, cost="heavy", foreach=True)
 def lgamma(input: Tensor) -> Tensor:
     """The logarithm of the absolute value of the gamma function."""
     refuse(input, "lgamma_vml_cpu", dt.COMPLEX)
@@ -175,6 +181,7 @@ def digamma(input: Tensor) -> Tensor:
     promote="float",
     vjp={"input": lambda g, n, input: g * polygamma(n + 1, input)},
     cost="heavy",
+    torch="polygamma",
 )
 def polygamma_of(n: int, input: Tensor) -> Tensor:
     """The n-th derivative of digamma, n at least 1."""

@@ -46,6 +46,7 @@ def _strides_in_order(meta: TensorMeta, target: sh.Shape) -> sh.Shape | None:
     name="view",
     vjp={"input": lambda g, input_meta: g.reshape(input_meta.shape)},
     keeps_order=True,
+    torch="view",
 )
 def view_shape(input: Tensor, size: IntList) -> Any:
     """The same elements under another shape; strides must allow it."""
@@ -62,7 +63,7 @@ def view_shape(input: Tensor, size: IntList) -> Any:
     return Geometry(shape, strides)
 
 
-@view_op(internal=True, name="view_dtype", vjp={})
+@view_op(internal=True, name="view_dtype", vjp={}, torch="view")
 def view_dtype(input: Tensor, dtype: Dtype) -> Any:
     """The same bytes read as another dtype."""
     meta: TensorMeta = input
@@ -308,6 +309,7 @@ def adjoint(input: Tensor) -> Tensor:
     name="expand",
     vjp={"input": lambda g, input_meta: sum_dims_to(g, input_meta.shape)},
     keeps_order=True,
+    torch="expand",
 )
 def expand_shape(input: Tensor, size: IntList) -> Any:
     """Dimensions of size one read again and again (stride zero)."""
@@ -389,7 +391,7 @@ def broadcast_tensors(*tensors: Any) -> Any:
     return tuple(x if x.shape == shape else expand_shape(x, shape) for x in given)
 
 
-@front()
+@front(torch=None)
 def broadcast_shapes(*shapes: Any) -> sh.Size:
     """The shape that tensors of these shapes broadcast to.
 
@@ -466,7 +468,7 @@ def sum_to_size(input: Tensor, *args: Any, size: Any = None) -> Tensor:
     return sum_dims_to(input, shape)
 
 
-@view_op(internal=True, vjp={"input": lambda g: g}, name="alias", keeps_order=True)
+@view_op(internal=True, vjp={"input": lambda g: g}, name="alias", keeps_order=True, torch="alias")
 def alias(input: Tensor) -> Any:
     """The tensor again, as a view of itself."""
     return Geometry(tuple(input.shape), input.strides)

@@ -57,6 +57,7 @@ def _split_oracle(input: Any, split_sizes: Any, dim: int) -> Any:
     aliases=("unsafe_split_with_sizes",),
     oracle=_split_oracle,
     samples=[((5, 2), (2, 3), 0)],
+    grad_fn="SplitBackward0",
 )
 def split_with_sizes(input: Tensor, split_sizes: IntList, dim: int = 0) -> Any:
     """Parts of the given sizes along a dimension."""

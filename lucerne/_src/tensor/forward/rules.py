@@ -49,6 +49,19 @@ PRODUCTS = {
 """Ops linear in each of two arguments, with a third one that is added."""
 
 
+Rule = Callable[[Op, tuple[Any, ...], tuple[Any, ...], Tangents], Tangents]
+RULES: dict[str, Rule] = {}
+"""Ops with a rule of their own, by qualified name."""
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def enter(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
+
+
 def tangents_of(
     op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents
 ) -> Tangents:
@@ -122,17 +135,20 @@ def _mapped_alike(op: Op, args: tuple[Any, ...], tangents: Tangents) -> Tangents
     return found if isinstance(found, tuple) else (found,)
 
 
+@_rule("cat")
 def _cat(op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents) -> Tangents:
     parts = zip(args[0], tangents[0], strict=True)
     return (_run(op, (tuple(zeros_of(a._meta) if t is None else t for a, t in parts), args[1])),)
 
 
+@_rule("padded")
 def _padded(
     op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents
 ) -> Tangents:
     return (_run(op, (tangents[0], 0, *args[2:])),)
 
 
+@_rule("copy")
 def _copied(
     op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents
 ) -> Tangents:
@@ -140,6 +156,7 @@ def _copied(
     return (None if tangents[1] is None else _run(op, (args[0], tangents[1])),)
 
 
+@_rule("index_put", "scatter")
 def _put(op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents) -> Tangents:
     """`index_put` and `scatter` are linear in both tensors together, unless values are folded."""
     target, source = (0, 2) if op.name == "index_put" else (0, 3)
@@ -154,6 +171,7 @@ def _put(op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tang
     return (_run(op, tuple(given)),)
 
 
+@_rule("as_strided")
 def _strided(
     op: Op, args: tuple[Any, ...], results: tuple[Any, ...], tangents: Tangents
 ) -> Tangents:
@@ -349,15 +367,3 @@ def _formulas(
             found = formula(*_values(op, args, results, reads, g, needs))
             if found is not None:
                 yield found, arg, t
-
-
-Rule = Callable[[Op, tuple[Any, ...], tuple[Any, ...], Tangents], Tangents]
-RULES: dict[str, Rule] = {
-    "cat": _cat,
-    "padded": _padded,
-    "copy": _copied,
-    "index_put": _put,
-    "scatter": _put,
-    "as_strided": _strided,
-}
-"""Ops with a rule of their own, by qualified name."""

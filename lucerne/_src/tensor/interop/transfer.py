@@ -25,6 +25,7 @@ from lucerne._src.tensor.storage import Storage
     vjp={"input": lambda g, input_meta: g.to(input_meta.device)},
     out=False,
     linear=True,
+    torch="_to_copy",
 )
 def to_device(input: Tensor, device: Device) -> Tensor:
     """The same values in the memory of another device."""

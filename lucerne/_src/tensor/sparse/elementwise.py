@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucerne._src.base import dtype as dt
+from lucerne._src.ir.define import entries
 from lucerne._src.ops.copy.join import cat
 from lucerne._src.tensor.sparse.convert import sparse_mask
 from lucerne._src.tensor.sparse.kinds import (
@@ -19,19 +20,10 @@ from lucerne._src.tensor.sparse.kinds import (
 )
 from lucerne._src.tensor.tensor import Tensor
 
-KEEP_ZERO = (
-    "abs", "angle", "asin", "asinh", "atan", "atanh", "ceil", "erf", "erfinv", "expm1", "floor",
-    "frac", "isinf", "isnan", "isneginf", "isposinf", "log1p", "nan_to_num", "relu", "round", "sgn",
-    "sign", "signbit", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
-)  # fmt: skip
+_SPARSE = [entry for entry in entries() if entry.sparse]
+KEEP_ZERO = [entry.name for entry in _SPARSE if not entry.linear]
 """f(0) = 0. Not linear: values of one place must be added first."""
-
-LINEAR = ("neg", "positive", "conj", "conj_physical", "deg2rad", "rad2deg", "clone", "resolve_conj",
-          "resolve_neg")  # fmt: skip
-ALIASES = {
-    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctanh": "atanh", "fix": "trunc",
-    "absolute": "abs", "negative": "neg",
-}  # fmt: skip
+LINEAR = [entry.name for entry in _SPARSE if entry.linear]
 _TYPES = {
     "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16,
     "int": dt.int32, "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8,
@@ -268,7 +260,7 @@ def equal(input: Any, other: Any) -> bool:
 
 OPS.update({name: _on_values(name, linear=False) for name in KEEP_ZERO})
 OPS.update({name: _on_values(name, linear=True) for name in LINEAR})
-OPS.update({alias: OPS[name] for alias, name in ALIASES.items()})
+OPS.update({alias: OPS[entry.name] for entry in _SPARSE for alias in entry.aliases})
 OPS.update({name: _typed(dtype) for name, dtype in _TYPES.items()})
 OPS.update({
     "add": add, "add2": add, "add_scaled": add, "sub": sub, "sub2": sub, "subtract": sub,

@@ -123,7 +123,7 @@ def offer(op: Op, args: tuple[Any, ...], out: Any) -> tuple[bool, Any]:
 
 _SPOKEN = {
     "add2": ("add", ""), "sub2": ("sub", ""), "pow2": ("pow", ""), "true_divide": ("div", ""),
-    "add_scaled": ("add", "alpha"), "sub_scaled": ("sub", "alpha"),
+    "add_scaled": ("add", "alpha"),
 }  # fmt: skip
 """Ops that no user calls by name: the method of Tensor that is theirs, and the keyword of the last
 argument."""

@@ -35,6 +35,7 @@ from lucerne._src.backends.cpu.emit.types import (
     Type,
 )
 from lucerne._src.backends.cpu.emit.values import LLVMValue, Number, float_literal
+from lucerne._src.ir.scalar.protocol import COMPARISONS
 
 _INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem"}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -363,7 +364,7 @@ class LLVMFunction:
         """lt le gt ge eq ne, signed or ordered (ne: unordered, as in C); or an LLVM predicate."""
         a, b = self._pair(a, b)
         if a.type.is_float:
-            how = {"ne": "une"}.get(how, "o" + how if how in _ORDER else how)
+            how = {"ne": "une"}.get(how, "o" + how if how in COMPARISONS else how)
             word = "fcmp"
         else:
             how = "s" + how if how in ("lt", "le", "gt", "ge") else how
@@ -648,9 +649,6 @@ class LLVMFunction:
 
     def fill(self, line: int, text: str) -> None:
         self._lines[line] = "  " + text
-
-
-_ORDER = ("lt", "le", "gt", "ge", "eq")
 
 
 def _both_literal(a: Any, b: Any) -> bool:

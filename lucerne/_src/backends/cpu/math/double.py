@@ -129,7 +129,4 @@ def log2(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return f.fma(near, _LOG2E, f.fma(near, _LOG2E_LOW, p.exponent))
 
 
-FUNCTIONS = {
-    "exp": exp, "exp2": exp2, "expm1": expm1, "sigmoid": sigmoid, "tanh": tanh, "log": log,
-    "log1p": log1p, "log2": log2,
-}  # fmt: skip
+FUNCTIONS = {fn.__name__: fn for fn in (exp, exp2, expm1, sigmoid, tanh, log, log1p, log2)}

@@ -15,40 +15,23 @@ from lucerne._src.backends.cpu.math import (
     wide,
 )
 from lucerne._src.backends.cpu.math.calls import libm
+from lucerne._src.ir.scalar.protocol import ROUNDING
 
 Builder = Callable[..., LLVMValue]
 
-FLOAT32: dict[str, Builder] = {
-    **wide.FUNCTIONS,
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "sigmoid": exponential.sigmoid,
-    "silu": exponential.silu,
-    "tanh": exponential.tanh,
-    "gelu_tanh": exponential.gelu_tanh,
-    "erf": error.erf,
-    "erfc": error.erfc,
-    "normal_cdf": error.normal_cdf,
-    "gelu": error.gelu,
-    "sin": circular.sin,
-    "cos": circular.cos,
-    "sin_pi": circular.sin_pi,
-    "log": logarithm.log,
-    "log1p": logarithm.log1p,
-    "log2": logarithm.log2,
-    "log10": logarithm.log10,
-    "logaddexp": logarithm.logaddexp,
-    "logaddexp2": logarithm.logaddexp2,
-    "logit": logarithm.logit,
-    "asin": arcs.asin,
-    "acos": arcs.acos,
-    "atan": arcs.atan,
-}
+FLOAT32: dict[str, Builder] = wide.FUNCTIONS | {
+    fn.__name__: fn
+    for fn in (
+        exponential.exp, exponential.exp2, exponential.sigmoid, exponential.silu, exponential.tanh,
+        exponential.gelu_tanh, error.erf, error.erfc, error.normal_cdf, error.gelu, circular.sin,
+        circular.cos, circular.sin_pi, logarithm.log, logarithm.log1p, logarithm.log2,
+        logarithm.log10, logarithm.logaddexp, logarithm.logaddexp2, logarithm.logit, arcs.asin,
+        arcs.acos, arcs.atan,
+    )
+}  # fmt: skip
 """Functions written for lanes of float32."""
-FLOAT64: dict[str, Builder] = {**double.FUNCTIONS}
+FLOAT64: dict[str, Builder] = double.FUNCTIONS
 """Functions written for lanes of float64."""
-
-_NATIVE = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint", "sqrt": "sqrt"}
 
 
 def is_written(name: str, type: object) -> bool:
@@ -58,8 +41,9 @@ def is_written(name: str, type: object) -> bool:
 
 def real_function(f: LLVMFunction, name: str, *args: LLVMValue) -> LLVMValue:
     """A function of real floats."""
-    if name in _NATIVE:
-        return f.intrinsic(f"llvm.{_NATIVE[name]}", args[0].type, args)
+    if name in ROUNDING or name == "sqrt":
+        name = "rint" if name == "round" else name
+        return f.intrinsic(f"llvm.{name}", args[0].type, args)
     written = FLOAT32 if args[0].type.element is F32 else FLOAT64
     if name in written:
         return written[name](f, *args)

@@ -326,9 +326,7 @@ def hypot(f: LLVMFunction, x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
 
 FUNCTIONS: dict[str, Wide] = {
-    "sin": near_or_library("sin", sin),
-    "cos": near_or_library("cos", cos),
-    "tan": near_or_library("tan", tan),
+    **{fn.__name__: near_or_library(fn.__name__, fn) for fn in (sin, cos, tan)},
     "pow": float32_by(power),
     "fmod": fmod,
     **{

@@ -52,12 +52,13 @@ from lucerne._src.backends.cpu.native.lists import write_lists
 from lucerne._src.backends.cpu.native.objects import KNOWN, write_objects
 from lucerne._src.backends.cpu.native.public import CALL_MAP, MAX_ARGUMENTS, write_public
 from lucerne._src.backends.cpu.native.records import LINE_CACHE
-from lucerne._src.backends.cpu.native.slots import BINARY, COMPARE, UNARY, write_slots
+from lucerne._src.backends.cpu.native.slots import BINARY, UNARY, write_slots
 from lucerne._src.backends.cpu.program.launch import write_launch
 from lucerne._src.backends.cpu.runtime.code import Code, compiled
 from lucerne._src.backends.cpu.runtime.kernel import NativeKernel
 from lucerne._src.backends.cpu.runtime.memory import refuse_room
 from lucerne._src.base.process.error_notes import call_failed
+from lucerne._src.ir.scalar.protocol import COMPARISONS
 
 NATIVE_ABI = 3
 
@@ -338,7 +339,7 @@ class Native:
             self._set_word("public_getitem", id(getitem))
             word = ctypes.c_void_p.from_address(mapping + MAPPING_SUBSCRIPT)
             word.value = self.code["slot_getitem"]
-        for i, name in enumerate(COMPARE):
+        for i, name in enumerate(COMPARISONS):
             if name in ops:
                 place = self.code["compare_infos"] + i * 8
                 ctypes.c_void_p.from_address(place).value = self.info_of(ops[name])

@@ -5,11 +5,10 @@ from __future__ import annotations
 from lucerne._src.backends.cpu.emit.builder import I1, I32, PTR, LLVMFunction, LLVMValue, Module
 from lucerne._src.backends.cpu.native.dispatch import NOT_MINE
 from lucerne._src.backends.cpu.native.objects import call_python, type_of
+from lucerne._src.ir.scalar.protocol import COMPARISONS
 
 BINARY = ("add", "sub", "mul", "truediv", "matmul")
 UNARY = ("neg", "abs")
-COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
-"""In the order of Python's comparison numbers."""
 
 
 def write_slots(m: Module) -> None:
@@ -42,7 +41,7 @@ def write_slots(m: Module) -> None:
         f.store(a, block, align=8)
         f.store(index, f.at(block, 8), align=8)
         f.ret(f.call("public_call", PTR, [_variable(f, "public_getitem"), block, 2, f.zero(PTR)]))
-    m.variable("compare_infos", f"[{len(COMPARE)} x ptr]", shown=True)
+    m.variable("compare_infos", f"[{len(COMPARISONS)} x ptr]", shown=True)
     with m.function("slot_compare", [("a", PTR), ("b", PTR), ("how", I32)], PTR) as f:
         a, b, how = f.args
         at = f.convert("sext", how, f.constant(0).type)

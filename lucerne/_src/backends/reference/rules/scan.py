@@ -21,11 +21,21 @@ def scan(input: Array, dim: int, mode: str, reverse: bool, dtype: Any) -> Array:
         x = x.astype(np.float32)
     if reverse:
         x = np.flip(x, dim)
-    y = _SCANS[mode](x, dim) if x.size else x
+    y = _scanned(x, dim, mode) if x.size else x
     if reverse:
         y = np.flip(y, dim)
-        y = x.shape[dim] - 1 - y if mode in ("argmax", "argmin") else y
+        y = x.shape[dim] - 1 - y if mode in _BETTER else y
     return y.reshape(input.shape)
+
+
+_FOLDS = {"add": np.add, "mul": np.multiply}
+_BETTER = {"argmax": np.greater_equal, "argmin": np.less_equal}
+
+
+def _scanned(x: Array, dim: int, mode: str) -> Array:
+    if mode in _BETTER:
+        return _positions(x, dim, _BETTER[mode])
+    return _FOLDS[mode].accumulate(x, axis=dim) if mode in _FOLDS else _log_add_exp(x, dim)
 
 
 def _log_add_exp(x: Array, dim: int) -> Array:
@@ -52,31 +62,18 @@ def _accumulate(x: Array, fold: Any) -> Array:
     return y
 
 
-def _positions(better: Any) -> Any:
+def _positions(x: Array, dim: int, better: Any) -> Array:
     """The last position of the best value so far; nan is better than every number."""
-
-    def run(x: Array, dim: int) -> Array:
-        rows = np.moveaxis(x, dim, 0)
-        best, at = rows[0].copy(), np.zeros(rows.shape, np.int64)
-        for i in range(1, len(rows)):
-            row = rows[i]
-            wins = better(row, best)
-            if row.dtype.kind == "f":
-                wins = (wins & ~np.isnan(best)) | np.isnan(row)
-            best = np.where(wins, row, best)
-            at[i] = np.where(wins, i, at[i - 1])
-        return np.moveaxis(at, 0, dim)
-
-    return run
-
-
-_SCANS: dict[str, Any] = {
-    "add": lambda x, dim: np.add.accumulate(x, axis=dim),
-    "mul": lambda x, dim: np.multiply.accumulate(x, axis=dim),
-    "logaddexp": _log_add_exp,
-    "argmax": _positions(np.greater_equal),
-    "argmin": _positions(np.less_equal),
-}
+    rows = np.moveaxis(x, dim, 0)
+    best, at = rows[0].copy(), np.zeros(rows.shape, np.int64)
+    for i in range(1, len(rows)):
+        row = rows[i]
+        wins = better(row, best)
+        if row.dtype.kind == "f":
+            wins = (wins & ~np.isnan(best)) | np.isnan(row)
+        best = np.where(wins, row, best)
+        at[i] = np.where(wins, i, at[i - 1])
+    return np.moveaxis(at, 0, dim)
 
 
 @rule("linear_scan")

@@ -34,6 +34,16 @@ _WORDS = ("rows", "width", "chunk_rows", "chunks")
 
 Cell = Callable[[LLVMFunction, list[list[LLVMValue]]], list[list[LLVMValue]]]
 """From the parts of each input to the parts of each output."""
+CELLS: dict[str, tuple[Cell, tuple[int, ...], tuple[int, ...]]] = {}
+"""The cell, and how many parts each input and each output has."""
+
+
+def _cell(op: str, in_parts: tuple[int, ...], out_parts: tuple[int, ...]) -> Callable[[Cell], Cell]:
+    def enter(cell: Cell) -> Cell:
+        CELLS[op] = cell, in_parts, out_parts
+        return cell
+
+    return enter
 
 
 def sigmoid(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
@@ -44,6 +54,7 @@ def tanh(f: LLVMFunction, x: LLVMValue) -> LLVMValue:
     return real_function(f, "tanh", x)
 
 
+@_cell("lstm_gates", (4, 4, 1), (1, 1))
 def lstm(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     ours, hidden, [cell] = inputs
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
@@ -51,6 +62,7 @@ def lstm(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]
     return [[sigmoid(f, out) * tanh(f, after)], [after]]
 
 
+@_cell("lstm_gates_backward", (4, 4, 1, 1, 1, 1), (4, 1))
 def lstm_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     ours, hidden, [cell], [after], [by_hidden], [by_after] = inputs
     i, forget, new, out = (a + b for a, b in zip(ours, hidden, strict=True))
@@ -66,12 +78,14 @@ def lstm_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[L
     return [gates, [by_cell * forget]]
 
 
+@_cell("gru_gates", (3, 3, 1), (1,))
 def gru(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden] = inputs
     new = tanh(f, f.mul_add(sigmoid(f, i_reset + h_reset), h_new, i_new))
     return [[f.mul_add(hidden - new, sigmoid(f, i_update + h_update), new)]]
 
 
+@_cell("gru_gates_backward", (3, 3, 1, 1), (3, 3, 1))
 def gru_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LLVMValue]]:
     (i_reset, i_update, i_new), (h_reset, h_update, h_new), [hidden], [grad] = inputs
     reset, update = sigmoid(f, i_reset + h_reset), sigmoid(f, i_update + h_update)
@@ -84,15 +98,6 @@ def gru_backward(f: LLVMFunction, inputs: list[list[LLVMValue]]) -> list[list[LL
         [by_reset, by_update, by_new * reset],
         [grad * update],
     ]
-
-
-CELLS: dict[str, tuple[Cell, tuple[int, ...], tuple[int, ...]]] = {
-    "lstm_gates": (lstm, (4, 4, 1), (1, 1)),
-    "lstm_gates_backward": (lstm_backward, (4, 4, 1, 1, 1, 1), (4, 1)),
-    "gru_gates": (gru, (3, 3, 1), (1,)),
-    "gru_gates_backward": (gru_backward, (3, 3, 1, 1), (3, 3, 1)),
-}
-"""The cell, and how many parts each input and each output has."""
 
 
 @rule(*CELLS)
