@@ -31,7 +31,7 @@ def backend(**fields: Any) -> Any:
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (1, r"written for contract 1; this Lucerne knows 2 to 8(.|\n)*What changed since:\n  2: "),
+        (1, r"written for contract 1; this Lucerne knows 2 to 9(.|\n)*What changed since:\n  2: "),
         (CONTRACT_VERSION + 1, "Install a newer Lucerne .* or an older release of the backend"),
         (None, "does not say which version of the contract"),
         ("3", "says '3', which is no number"),

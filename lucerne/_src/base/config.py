@@ -151,6 +151,10 @@ def _parse(text: str, kind: type) -> object:
 config = _read(dict(os.environ))
 
 
+ENGINE_VARIABLE = "LUCERNE_ENGINE_ADDRESS"
+"""Where engines of several processes meet that drive one mesh: `lucerne run` says it."""
+
+
 def launch_variable(name: str) -> str | None:
     """What whoever started this process says about its place among others (`RANK`, `SLURM_PROCID`),
     as the environment says now: launchers and programs set it when they run."""

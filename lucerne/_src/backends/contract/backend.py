@@ -8,7 +8,7 @@ were plain objects, are taken by `adapter.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from lucerne._src.ir.meta import TensorMeta
 from lucerne._src.ir.op import Op
 from lucerne._src.ir.program import Program
 
-CONTRACT_VERSION = 8
+CONTRACT_VERSION = 9
 """Raised when this file changes in a way that a backend would notice."""
 OLDEST_CONTRACT = 2
 """Backends for contracts from this one on are taken."""
@@ -42,9 +42,12 @@ CHANGES = {
     "`takes(dtype)`, `about`",
     7: "new and optional: `mesh_size`, `lay_out`, `layout_of`, `part` (tensors over a mesh)",
     8: "new and optional: `plan` (programs for devices that are not here)",
+    9: "new and optional: `mesh_here`, `talk`, `lay_parts` (a mesh that several processes drive)",
 }
 """What each version brought."""
 
+Exchange = Callable[[Any], list[Any]]
+"""What each of several processes says (plain data), to each: all of them call it at one time."""
 Buffer = Any
 """Bytes on a device, as the backend holds them. Host backends use a one-dimensional uint8 array."""
 
@@ -196,6 +199,20 @@ class Backend(ABC):
     def mesh_size(self) -> int:
         """How many devices there are to lay tensors out over; 0: it can't."""
         return 0
+
+    def mesh_here(self) -> tuple[int, ...]:
+        """The numbers of the devices that this process drives: all, unless several processes
+        (`lucerne run`) drive one mesh together, each with the same program."""
+        return tuple(range(self.mesh_size()))
+
+    def talk(self, exchange: Exchange) -> None:
+        """How the processes of a mesh tell each other what is theirs alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no meshes of several processes")
+
+    def lay_parts(self, t: TensorState, layout: MeshLayout, parts: Sequence[TensorState]) -> None:
+        """Memory for a tensor on a mesh of several processes, of the parts on this one's devices
+        (in the order of `mesh_here`): each is of the size that `t` is cut into."""
+        raise NotImplementedError(f"{type(self).__name__} has no meshes of several processes")
 
     def lay_out(
         self, t: TensorState, layout: MeshLayout | None, terms: TensorState | None = None

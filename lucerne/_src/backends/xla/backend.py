@@ -8,7 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from lucerne._src.backends.contract.backend import Backend, Buffer, Executable, Runner, TensorState
+from lucerne._src.backends.contract.backend import (
+    Backend,
+    Buffer,
+    Exchange,
+    Executable,
+    Runner,
+    TensorState,
+)
 from lucerne._src.backends.contract.placement import MeshLayout
 from lucerne._src.backends.contract.planned import Planner
 from lucerne._src.backends.xla.cells import ArrayCell
@@ -18,6 +25,7 @@ from lucerne._src.backends.xla.mesh_calls import (
     PLACING,
     PlacingCall,
     place,
+    place_parts,
     refill,
     tensor_layout,
     tensor_part,
@@ -26,6 +34,7 @@ from lucerne._src.backends.xla.mesh_calls import (
 from lucerne._src.backends.xla.planned_calls import PlannedCall, PlannedStep
 from lucerne._src.backends.xla.planning import XlaPlanning
 from lucerne._src.backends.xla.programs import CallProgram, StepProgram
+from lucerne._src.backends.xla.several import Several, connect, on_host
 from lucerne._src.backends.xla.types import is_known
 from lucerne._src.backends.xla.walk import has_rule, is_walkable
 from lucerne._src.base import dtype as dt
@@ -46,11 +55,12 @@ _WORTH_KEEPING = 0.2
 class XlaBackend(Backend):
     """XLA, on the device that JAX takes by default."""
 
-    contract_version = 8
+    contract_version = 9
     own_memory = True
 
     def __init__(self) -> None:
         self.pending = PendingChecks()
+        connect()
         if config.cache_dir and not jax.config.jax_compilation_cache_dir:
             _keep_programs(str(config.cache_dir))
         forks.in_child(self.pending.refuse)
@@ -59,7 +69,7 @@ class XlaBackend(Backend):
     def engine(self) -> Any:
         """The device that tensors lie on. (JAX looks for devices now, and not before: a plan is
         made without them.)"""
-        return jax.devices()[0]
+        return jax.local_devices()[0]
 
     @property
     def platform(self) -> str:
@@ -114,6 +124,18 @@ class XlaBackend(Backend):
 
     def mesh_size(self) -> int:
         return len(jax.devices()) if XlaPlanning.now is None else XlaPlanning.now.chip.count
+
+    def mesh_here(self) -> tuple[int, ...]:
+        if Several.count == 1:
+            return tuple(range(self.mesh_size()))
+        return tuple(k for k, d in enumerate(jax.devices()) if d in jax.local_devices())
+
+    def talk(self, exchange: Exchange) -> None:
+        Several.exchange = exchange
+
+    def lay_parts(self, t: TensorState, layout: MeshLayout, parts: Sequence[TensorState]) -> None:
+        self.pending.check()
+        place_parts(t, layout, parts)
 
     def lay_out(self, t: TensorState, layout: MeshLayout | None, terms: Any = None) -> None:
         self.pending.check()
@@ -177,7 +199,7 @@ class XlaBackend(Backend):
 
     def _nonzero(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """How many there are is known to the host alone: so it looks for them."""
-        found = np.argwhere(np.asarray(value_of_tensor(inputs[0])))
+        found = np.argwhere(on_host(value_of_tensor(inputs[0])))
         return found.astype(np.int64), dt.int64
 
 

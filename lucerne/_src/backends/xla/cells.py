@@ -15,6 +15,7 @@ import numpy as np
 from lucerne._src.backends.xla.layout import memory_order
 from lucerne._src.backends.xla.meshes import whole
 from lucerne._src.backends.xla.planning import XlaPlanning, struct
+from lucerne._src.backends.xla.several import on_host
 from lucerne._src.backends.xla.types import jtype
 from lucerne._src.ir.meta import TensorMeta, make_meta
 
@@ -71,7 +72,7 @@ class ArrayCell:
         if self.meta is None:
             return np.zeros(self.nbytes, np.uint8) if self.host is None else self.host.copy()
         found = np.zeros(max(self.nbytes, self.used), np.uint8)
-        seen = np.asarray(whole(self.array)).transpose(memory_order(self.meta))
+        seen = on_host(whole(self.array)).transpose(memory_order(self.meta))
         row = found[: self.used].view(seen.dtype)
         row[...] = seen.reshape(-1)
         return found[: self.nbytes]

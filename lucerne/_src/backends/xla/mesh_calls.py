@@ -21,6 +21,7 @@ from lucerne._src.backends.xla.meshes import (
     laid,
     layout_of,
     mesh_of,
+    of_local_parts,
     part,
     place_of,
     sharding_of,
@@ -30,7 +31,9 @@ from lucerne._src.backends.xla.meshes import (
     with_its_terms,
 )
 from lucerne._src.backends.xla.planning import XlaPlanning
+from lucerne._src.backends.xla.several import Several, agree, is_over_processes, on_host
 from lucerne._src.backends.xla.types import jtype
+from lucerne._src.base.process.source_location import describe, user_place
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import TensorMeta
 
@@ -59,20 +62,32 @@ def refill(cell: ArrayCell, data: Any) -> None:
         cell.array = as_before(cell.array, was)
 
 
-def join(cells: Sequence[ArrayCell]) -> list[Any]:
+def join(cells: Sequence[ArrayCell]) -> tuple[list[Any], list[int]]:
     """How cells lie that one program takes. If one is on a mesh all are: those that were on none
-    are whole on each device from now on, or each call would bring them there."""
+    (which they are is told too) are whole on each device from now on, or each call would bring
+    them there."""
     found = [place_of(c.array) for c in cells]
+    alone = [k for k, p in enumerate(found) if p is None]
     on = next((p for p in found if p is not None), None)
     if on is None:
-        return found
+        return found, []
     mesh = (on if isinstance(on, NamedSharding) else on[0]).mesh
     target = NamedSharding(mesh, PartitionSpec())
-    for k, cell in enumerate(cells):
-        if found[k] is None:
+    for k in alone:
+        cell = cells[k]
+        if place_of(cell.array) is None:  # (it may have come twice)
             cell.array = laid(cell.array, target)
-            found[k] = place_of(cell.array)
-    return found
+        found[k] = place_of(cell.array)
+    return found, alone
+
+
+def agree_on_call(graph: Graph, arrays: Iterable[Any]) -> None:
+    """Processes that are to make one call together have the same arrays outside of the mesh."""
+    own = [(f"operand {k}", x) for k, x in enumerate(arrays) if isinstance(x, jax.Array)]
+    local = [pair for pair in own if not is_over_processes(pair[1])]
+    if Several.count > 1 and len(local) < len(own):
+        call = ", ".join(n.op.qualified for n in graph.nodes)
+        agree(f"{call} at {describe(user_place())}", [("call", call), *local])
 
 
 def value_of_tensor(t: Any) -> Any:
@@ -101,7 +116,7 @@ def _alone(x: Any) -> Any:
     told to keep on one device and another on a mesh.)"""
     if is_planned(x):
         return jax.ShapeDtypeStruct(x.shape, x.dtype)
-    return x if sharding_of(x) is None else jnp.asarray(np.array(x))
+    return x if sharding_of(x) is None else jnp.asarray(np.array(on_host(x)))
 
 
 def _fills(t: Any) -> bool:
@@ -121,6 +136,8 @@ class PlacingCall:
         [node] = graph.nodes
         self._like = node.op.qualified == PLACING[1]
         self._layout: MeshLayout | None = None if self._like else node.args[1]
+        self._agreed = Several.count == 1
+        """Whether what came on no mesh is the same in all processes: looked at once."""
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         [out], t = outputs, inputs[-1 if self._like else 0]
@@ -133,12 +150,21 @@ class PlacingCall:
             found = _alone(x)
         else:
             held = _held(t, x)
+            if not self._agreed and sharding_of(x) is None:
+                self._agreed = True
+                agree(f"tensor on a mesh at {describe(user_place())}", [("tensor", x)])
             found = with_its_terms(held, self._layout) or spread(x, self._layout, held)
         out._storage.buffer.hold(found, out._meta)
 
 
 def _size(meta: TensorMeta) -> int:
     return meta.numel * meta.dtype.itemsize
+
+
+def place_parts(t: Any, layout: MeshLayout, parts: Sequence[Any]) -> None:
+    """Memory of a tensor, of its parts in this process."""
+    given = [np.asarray(value_of_tensor(p)) for p in parts]
+    t._storage.buffer.hold(of_local_parts(given, tuple(t._meta.shape), layout), t._meta)
 
 
 def place(t: Any, layout: MeshLayout | None, terms: Any = None) -> None:

@@ -27,6 +27,7 @@ from lucerne._src.backends.contract.placement import (
     Shard,
 )
 from lucerne._src.backends.xla.planning import XlaPlanning
+from lucerne._src.backends.xla.several import from_each, is_over_processes, of_parts
 
 Shape = tuple[int, ...]
 _SHAPES: dict[Mesh, MeshShape] = {}
@@ -187,6 +188,8 @@ def laid(x: Any, sharding: Any) -> Any:
     """An array that lies so from now on."""
     if is_planned(x):
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+    if not sharding.is_fully_addressable and not is_over_processes(x):
+        return from_each(x, sharding)
     return jax.device_put(x, sharding)
 
 
@@ -329,11 +332,34 @@ def part(x: Any, k: int) -> np.ndarray[Any, Any]:
     assert sharding is not None
     device = sharding.mesh.devices.flat[k]
     array, shape = (x.array, x.shape) if type(x) is Spread else (x, x.shape)
-    [piece] = [s for s in array.addressable_shards if s.device == device]
+    piece = next((s for s in array.addressable_shards if s.device == device), None)
+    if piece is None:
+        raise RuntimeError(
+            f"device {k} of the mesh is another process's, which alone sees its part: full_tensor()"
+        )
     lead = array.ndim - len(shape)
     found = np.asarray(piece.data)[(0,) * lead]
     ends = [n - (at.start or 0) for n, at in zip(shape, piece.index[lead:], strict=True)]
     return found[tuple(slice(0, max(end, 0)) for end in ends)]
+
+
+def of_local_parts(parts: Sequence[Any], shape: Shape, layout: MeshLayout) -> Any:
+    """What a cell holds, of the parts on this process's devices in the mesh's order."""
+    mesh, terms = jax_mesh(layout.mesh), _terms(layout)
+    cuts = _cuts(layout, len(shape), [])
+    mixed = [names[::-1] for names in cuts] if not terms else cuts  # (as torch cuts)
+    large = even(shape, cuts, mesh)
+    lead = [name for name, _ in terms]
+    sharding = _sharding(mesh, [*lead, *[_entry(names) for names in mixed]])
+    stacked = (*[mesh.shape[name] for name in lead], *large)
+    room = sharding.shard_shape(stacked)
+    wide = [
+        np.pad(x, [(0, n - m) for n, m in zip(room[len(lead) :], x.shape, strict=True)])
+        for x in parts
+    ]
+    array = of_parts(stacked, sharding, [x.reshape(room) for x in wide])
+    array = laid(array, _sharding(mesh, [*lead, *[_entry(names) for names in cuts]]))
+    return array if array.shape == shape else Spread(array, shape, tuple(op for _, op in terms))
 
 
 # ---- inside of programs --------------------------------------------------------------------------

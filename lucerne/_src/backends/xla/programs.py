@@ -13,8 +13,9 @@ from lucerne._src.backends.contract.backend import Runner, TensorState
 from lucerne._src.backends.xla.cells import ArrayCell
 from lucerne._src.backends.xla.checks import Check, PendingChecks, told
 from lucerne._src.backends.xla.layout import read, write
-from lucerne._src.backends.xla.mesh_calls import gathered, join, mesh_of_tensors
-from lucerne._src.backends.xla.meshes import MeshUse, as_before, place_of, stored_as
+from lucerne._src.backends.xla.mesh_calls import agree_on_call, gathered, join, mesh_of_tensors
+from lucerne._src.backends.xla.meshes import MeshUse, as_before, mesh_of, place_of, stored_as
+from lucerne._src.backends.xla.several import Several, agree
 from lucerne._src.backends.xla.types import jtype, stored
 from lucerne._src.backends.xla.walk import Walk, asks_for_mesh
 from lucerne._src.base.process.source_location import describe, user_place
@@ -201,6 +202,8 @@ class CallProgram:
             checks[:] = [c._replace(bad=None) for c in walk.checks]
             return [*made, told(walk.checks)] if walk.checks else made
 
+        if Several.count > 1:
+            agree_on_call(self.graph, fed)
         read_too = any(a is b for a in old for b in fed)
         jitted = jax.jit(run, donate_argnums=() if read_too else (0,))
         return MadeCall(jitted, [whole for whole, *_ in targets], checks)
@@ -275,12 +278,18 @@ class StepProgram(Runner):
         key: tuple[Any, ...] = *[c.meta for c in cells], *[t._offset for t in tensors]
         if len(set(cells)) < len(cells):  # some share memory
             key = *key, *_slots(cells)
+        alone: list[int] = []
         if MeshUse.begun:
-            key = *key, *join(cells)
+            places, alone = join(cells)
+            key = *key, *places
         made = self._programs.get(key)
         if made is None:
             readings = self._readings(tensors, cells)
             made = self._made(readings, [c.array for c in cells], numbers)
+            if Several.count > 1 and mesh_of(map(place_of, (c.array for c in cells))) is not None:
+                own = [(f"argument {k}", cells[k].array) for k in alone]
+                text = ("program", made.lowered_text()), ("numbers", repr(list(numbers)))
+                agree(f"a step, called at {describe(user_place())}", [*text, *own])
             self._programs[key] = made
         return made
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lucerne._src.distributed.mesh.dtensor import blocks, layout_of, part_at
+from lucerne._src.distributed.mesh.processes import shares
 from lucerne._src.tensor import api as lu
 
 
@@ -30,9 +32,31 @@ class TensorPart:
             )
 
 
+class RankParts:
+    """The blocks of a tensor that lie on this rank's devices, and on no earlier one's: of a mesh
+    that several processes drive."""
+
+    def __init__(self, tensor: Any) -> None:
+        layout = layout_of(tensor)
+        if layout is None or layout.is_partial:
+            raise NotImplementedError(f"a checkpoint of terms of a sum ({layout}): redistribute it")
+        t, self.shape = tensor.detach(), [int(n) for n in tensor.shape]
+        self.parts = [
+            TensorPart(part_at(t, layout, at), t.shape, first)
+            for first, _, at in blocks(t, own=True)
+        ]
+        self.dtype = t.dtype
+
+
 def whole(tensor: Any) -> TensorPart:
     """A tensor as the only part of itself."""
     return TensorPart(tensor, tensor.shape, [0] * tensor.dim())
+
+
+def is_shared(value: Any) -> bool:
+    """Whether processes have parts of a tensor, each its own."""
+    shared = isinstance(value, lu.Tensor) and shares(value.device.type)
+    return shared and layout_of(value) is not None
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, Any]:

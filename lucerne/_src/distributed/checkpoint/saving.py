@@ -21,7 +21,15 @@ from lucerne._src.distributed.checkpoint.layout import (
     read_manifest,
     write_manifest,
 )
-from lucerne._src.distributed.checkpoint.parts import TensorPart, flatten, refill, whole
+from lucerne._src.distributed.checkpoint.parts import (
+    RankParts,
+    TensorPart,
+    flatten,
+    is_shared,
+    refill,
+    whole,
+)
+from lucerne._src.distributed.mesh.dtensor import blocks, refill_blocks
 from lucerne._src.distributed.processes import objects
 from lucerne._src.distributed.processes.groups import member, new_group
 from lucerne._src.distributed.processes.points import all_gather_object
@@ -184,7 +192,7 @@ def _save(values: dict[str, Any], writer: FileSystemWriter, ranks: _Ranks) -> Ma
 
 def _size(value: Any) -> int:
     """Bytes of a value that any rank may write; -1: a part, which its own rank writes."""
-    if isinstance(value, TensorPart):
+    if isinstance(value, TensorPart) or is_shared(value):
         return -1
     return value.numel() * value.element_size() if isinstance(value, lu.Tensor) else 0
 
@@ -205,16 +213,27 @@ def _share(values: dict[str, Any], plans: list[dict[str, int]], rank: int) -> li
 
 
 def _row(file: FileBuilder, value: Any) -> Any:
-    """What the manifest says of a value, which is added to the file."""
+    """What the manifest says of a value, whose blocks are added to the file."""
+    if is_shared(value):
+        found = RankParts(value)
+        chunks = [_chunk(file, part) for part in found.parts]
+        return _name(found.dtype), found.shape, chunks
     if isinstance(value, lu.Tensor):
         value = whole(value)
     if isinstance(value, TensorPart):
-        array = Flat(value.tensor.detach().cpu()).array
-        raw = memoryview(array.view(np.uint8).data) if array.size else memoryview(b"")
-        kind = str(value.tensor.dtype).rpartition(".")[2]
-        return kind, value.shape, vars(file.add(raw, value.offsets, value.sizes))
+        return _name(value.tensor.dtype), value.shape, [_chunk(file, value)]
     raw = memoryview(objects.to_bytes(value))
-    return "", [], vars(file.add(raw, [], []))
+    return "", [], [vars(file.add(raw, [], []))]
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _chunk(file: FileBuilder, part: TensorPart) -> dict[str, Any]:
+    array = Flat(part.tensor.detach().cpu()).array
+    raw = memoryview(array.view(np.uint8).data) if array.size else memoryview(b"")
+    return vars(file.add(raw, part.offsets, part.sizes))
 
 
 def _merge(written: list[Any], nonce: str) -> Manifest:
@@ -222,11 +241,11 @@ def _merge(written: list[Any], nonce: str) -> Manifest:
     files = {}
     for rank, (rows, size) in enumerate(written):
         files[f"rank-{rank:05d}-{nonce}.data"] = size
-        for name, (kind, shape, chunk) in rows.items():
+        for name, (kind, shape, chunks) in rows.items():
             known = values.setdefault(name, StoredValue(kind, shape))
             if (known.dtype, known.shape) != (kind, shape):
                 raise ValueError(f"ranks save {name!r} with different dtypes or shapes")
-            known.chunks.append(StoredChunk(**chunk))
+            known.chunks.extend(StoredChunk(**chunk) for chunk in chunks)
     return Manifest(values, files)
 
 
@@ -307,18 +326,24 @@ def load(
     folder = storage_reader.path
     ranks = _Ranks(process_group, no_dist)
 
+    found: list[Any] = []
+
     def work() -> None:
         manifest = read_manifest(folder)
         files = FileReaders(folder, manifest.files)
         try:
-            _fill(state_dict, manifest, files, folder)
+            found.extend(_found(state_dict, manifest, files, folder))
         finally:
             files.close()
 
+    # Nothing is changed before all was read and checked, by every rank.
     ranks.step("the checkpoint was not loaded:", work)
+    staged, plain = found
+    ranks.step("the checkpoint was not loaded:", lambda: _fill(state_dict, staged, plain))
 
 
-def _fill(state: dict[str, Any], manifest: Manifest, files: FileReaders, folder: str) -> None:
+def _found(state: dict[str, Any], manifest: Manifest, files: FileReaders, folder: str) -> Any:
+    """New values for tensors, and other values by name."""
     wanted = flatten(state)
     missing = [name for name in wanted if name not in manifest.values]
     if missing:
@@ -327,35 +352,52 @@ def _fill(state: dict[str, Any], manifest: Manifest, files: FileReaders, folder:
     staged: list[tuple[Any, Any]] = []
     for name, value in wanted.items():
         stored = manifest.values[name]
-        if isinstance(value, lu.Tensor | TensorPart):
+        if is_shared(value):
+            rows = blocks(value, own=False)
+            shape = [int(n) for n in value.shape]
+            staged.append((value, [_read(name, shape, *row[:2], stored, files) for row in rows]))
+        elif isinstance(value, lu.Tensor | TensorPart):
             part = whole(value) if isinstance(value, lu.Tensor) else value
-            staged.append((part.tensor, _read(name, part, stored, files)))
+            block = _read(name, part.shape, part.offsets, part.sizes, stored, files)
+            staged.append((part.tensor, block))
         else:
             if stored.dtype or len(stored.chunks) != 1:
                 raise LoadError(f"{name!r} is a tensor in the checkpoint, and none in the state")
             plain[name] = objects.from_bytes(files.read(stored.chunks[0]))
-    with lu.no_grad():  # nothing is changed before all was read and checked
+    return staged, plain
+
+
+def _fill(state: dict[str, Any], staged: list[tuple[Any, Any]], plain: dict[str, Any]) -> None:
+    with lu.no_grad():
         for tensor, found in staged:
-            tensor.copy_(found)
+            if isinstance(found, list):
+                refill_blocks(tensor, found)
+            else:
+                tensor.copy_(found)
     refill(state, plain)
 
 
-def _read(name: str, part: TensorPart, stored: StoredValue, files: FileReaders) -> Any:
+def _read(
+    name: str,
+    shape: list[int],
+    offsets: list[int],
+    sizes: list[int],
+    stored: StoredValue,
+    files: FileReaders,
+) -> Any:
     """The block of a tensor, put together from the chunks that it meets."""
-    if not stored.dtype or stored.shape != part.shape:
-        raise LoadError(
-            f"{name!r} has the shape {stored.shape} in the checkpoint, not {part.shape}"
-        )
+    if not stored.dtype or stored.shape != shape:
+        raise LoadError(f"{name!r} has the shape {stored.shape} in the checkpoint, not {shape}")
     dtype = getattr(lu, stored.dtype, None)
     if not isinstance(dtype, dt.dtype):
         raise CorruptFileError(f"{name!r} has the dtype {stored.dtype!r}, which does not exist")
-    made = lu.empty(part.sizes, dtype=dtype)
+    made = lu.empty(sizes, dtype=dtype)
     covered = 0
     for chunk in stored.chunks:
-        low = [max(a, b) for a, b in zip(part.offsets, chunk.offsets, strict=True)]
+        low = [max(a, b) for a, b in zip(offsets, chunk.offsets, strict=True)]
         high = [
             min(a + n, b + m)
-            for a, n, b, m in zip(part.offsets, part.sizes, chunk.offsets, chunk.sizes, strict=True)
+            for a, n, b, m in zip(offsets, sizes, chunk.offsets, chunk.sizes, strict=True)
         ]
         if any(b <= a for a, b in zip(low, high, strict=True)):
             continue
@@ -363,7 +405,7 @@ def _read(name: str, part: TensorPart, stored: StoredValue, files: FileReaders) 
         source = tuple(
             slice(a - o, b - o) for a, b, o in zip(low, high, chunk.offsets, strict=True)
         )
-        target = tuple(slice(a - o, b - o) for a, b, o in zip(low, high, part.offsets, strict=True))
+        target = tuple(slice(a - o, b - o) for a, b, o in zip(low, high, offsets, strict=True))
         made[target] = block[source]
         covered += int(np.prod([b - a for a, b in zip(low, high, strict=True)], dtype=np.int64))
     if covered != made.numel():

@@ -9,12 +9,14 @@ from typing import Any, NoReturn
 from lucerne._src import backends, capture
 from lucerne._src.backends.contract.placement import MeshLayout, MeshShape, Placement, Shard
 from lucerne._src.base.refusals import only
+from lucerne._src.distributed.mesh.processes import join
 from lucerne._src.ops.copy.place import Meshes
 from lucerne._src.tensor import api as lu
 
-_ONE_PROCESS = (
-    "one process drives all devices of a mesh, so there are no groups of processes along its "
-    "dimensions: place tensors (`distribute_tensor`), and the engine puts collectives in"
+_ONE_PROGRAM = (
+    "a mesh is driven by one program, in one process or in several, so there are no groups of "
+    "processes along its dimensions: place tensors (`distribute_tensor`), and the engine puts "
+    "collectives in"
 )
 
 
@@ -41,6 +43,7 @@ class DeviceMesh:
         if names is not None and len(set(names)) < len(names):
             raise RuntimeError(f"Each mesh_dim_name must be unique. Found: {names}")
         _check_devices(device_type, numbers)
+        join(device_type)
         self.device_type, self.mesh_dim_names = device_type, names
         shown = names or tuple(f"dim_{d}" for d in range(len(sizes)))
         self._shape = MeshShape(sizes, shown, numbers)
@@ -52,10 +55,12 @@ class DeviceMesh:
 
     @property
     def mesh(self) -> Any:
-        """The numbers of the devices. Of a part of a mesh: those along it, from the first on."""
+        """The numbers of the devices. Of a part of a mesh: those along it with this
+        process's first."""
         root = self._root._shape
         grid = lu.tensor(root.devices).reshape(root.sizes)
-        at = [slice(None) if d in self._dims else 0 for d in range(len(root.sizes))]
+        mine = self._root.get_coordinate() or [0] * len(root.sizes)
+        at = [slice(None) if d in self._dims else mine[d] for d in range(len(root.sizes))]
         return grid[tuple(at)].contiguous()
 
     @property
@@ -71,19 +76,26 @@ class DeviceMesh:
         return math.prod(self.shape) if mesh_dim is None else self.shape[mesh_dim]
 
     def get_rank(self) -> int:
-        """Of the process that drives the mesh: 0."""
-        return 0
+        """The number of this process's first device: 0 where one process drives all of them, its
+        rank where each has one device."""
+        here = backends.get(self.device_type).mesh_here()
+        return next((k for k in self._root._shape.devices if k in here), here[0])
+
+    def _here(self) -> list[int]:
+        """The places in the mesh of this process's devices."""
+        here = set(backends.get(self.device_type).mesh_here())
+        return [at for at, k in enumerate(self._root._shape.devices) if k in here]
 
     def get_coordinate(self) -> list[int] | None:
-        """Where the device of this process's rank is in the mesh; None: it is not in it."""
-        numbers = self._shape.devices
+        """Where this process's first device is in the mesh; None: it has none there."""
+        numbers, found = self._root._shape.devices, []
         if self.get_rank() not in numbers:
             return None
-        at, found = numbers.index(self.get_rank()), []
-        for n in reversed(self.shape):
+        at = numbers.index(self.get_rank())
+        for n in reversed(self._root.shape):
             at, k = divmod(at, n)
             found.append(k)
-        return found[::-1]
+        return [found[::-1][d] for d in self._dims]
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """The same along one dimension."""
@@ -96,10 +108,10 @@ class DeviceMesh:
         return at[self._number(0 if mesh_dim is None else mesh_dim)]
 
     def get_group(self, mesh_dim: int | str | None = None) -> NoReturn:
-        raise NotImplementedError(f"DeviceMesh.get_group({mesh_dim!r}): {_ONE_PROCESS}")
+        raise NotImplementedError(f"DeviceMesh.get_group({mesh_dim!r}): {_ONE_PROGRAM}")
 
     def get_all_groups(self) -> NoReturn:
-        raise NotImplementedError(f"DeviceMesh.get_all_groups: {_ONE_PROCESS}")
+        raise NotImplementedError(f"DeviceMesh.get_all_groups: {_ONE_PROGRAM}")
 
     def __getitem__(self, mesh_dim_names: str | Sequence[str]) -> DeviceMesh:
         asked = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
@@ -202,7 +214,8 @@ def _checked(p: Placement, ndim: int) -> Placement:
 
 
 def _check_devices(device_type: str, numbers: tuple[int, ...]) -> None:
-    count = backends.get(device_type).mesh_size()
+    engine = backends.get(device_type)
+    count = engine.mesh_size()
     if not count:
         raise NotImplementedError(
             f"the device {device_type!r} has no meshes: a mesh needs an engine that partitions "
@@ -216,6 +229,13 @@ def _check_devices(device_type: str, numbers: tuple[int, ...]) -> None:
         raise RuntimeError(
             f"the mesh names device {wrong[0]}, but {device_type!r} has {count} here, from 0 on. "
             "docs/guide/mesh.md says how a CPU is made to look like several devices."
+        )
+    here = set(engine.mesh_here())
+    if not here.issuperset(numbers) and len(numbers) < count:
+        raise NotImplementedError(
+            f"a mesh of {len(numbers)} of the {count} devices of all processes: one over several "
+            "processes has every device of theirs, in any order (pipelines of stages in different "
+            "processes are not there: docs/guide/mesh.md)"
         )
 
 
@@ -241,7 +261,7 @@ def init_device_mesh(
     Traceback (most recent call last):
     NotImplementedError: the device 'cpu' has no meshes: a mesh needs an engine that ...
     """
-    only("init_device_mesh", "backend_override", backend_override, None, _ONE_PROCESS)
+    only("init_device_mesh", "backend_override", backend_override, None, _ONE_PROGRAM)
     sizes = tuple(mesh_shape)
     grid = lu.arange(math.prod(sizes)).reshape(sizes)
     return DeviceMesh(device_type, grid, mesh_dim_names=mesh_dim_names)

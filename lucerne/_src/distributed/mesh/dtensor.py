@@ -3,6 +3,8 @@ of its memory, which its device's engine keeps, so results of ops and gradients 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -18,6 +20,7 @@ from lucerne._src.backends.contract.placement import (
 from lucerne._src.base.refusals import only
 from lucerne._src.capture.trace.fake import DataNeededError, is_fake
 from lucerne._src.distributed.mesh.device_mesh import DeviceMesh, current_mesh, mesh_of
+from lucerne._src.distributed.mesh.processes import exchange, from_first, shares
 from lucerne._src.ops.copy.place import Meshes, placed
 from lucerne._src.tensor import api as lu
 from lucerne._src.tensor.base import make_tensor
@@ -72,8 +75,8 @@ class DTensor(Tensor, metaclass=_OnAMesh, watched=False):
         stride: Any = None,
         grad_placements: Any = None,
     ) -> Any:
-        """The tensor whose parts are given: a list with one for each device of the mesh, row by
-        row. (In torch each process gives its own; here one process has them all.)"""
+        """The tensor whose parts are given: a list with one for each device of the mesh that this
+        process drives, row by row (one part alone where that is one device, as in torch)."""
         why = "all parts are given, so nothing has to be told"
         only("from_local", "shape", shape, None, why)
         only("from_local", "stride", stride, None, why)
@@ -82,17 +85,20 @@ class DTensor(Tensor, metaclass=_OnAMesh, watched=False):
 
 
 def _joined(parts: Any, mesh: DeviceMesh, placements: Any, check: bool) -> Any:
-    if mesh._root is not mesh:
-        raise NotImplementedError("from_local: give the whole mesh, not a part of it")
     parts = list(parts) if isinstance(parts, (list, tuple)) else [parts]
-    if len(parts) != mesh.size():
+    here = mesh._here()
+    if len(parts) != len(here):
         raise NotImplementedError(
-            f"from_local: one process drives all {mesh.size()} devices of the mesh, so it must "
+            f"from_local: this process drives {len(here)} devices of the mesh, so it must "
             f"give as many parts (a list, row by row); it gave {len(parts)}"
         )
     ndim = parts[0].ndim
     placements = [Replicate()] * mesh.ndim if placements is None else placements
     layout = mesh.layout(placements, ndim)
+    if shares(mesh.device_type):
+        return _of_processes(parts, mesh._root, layout, check)
+    if mesh._root is not mesh:
+        raise NotImplementedError("from_local: give the whole mesh, not a part of it")
     stacked = _stacked([p.to(mesh.device_type) for p in parts], mesh.shape, layout, check)
     terms = [p.reduce_op for p in layout.placements if isinstance(p, Partial)]
     if not terms:
@@ -103,6 +109,73 @@ def _joined(parts: Any, mesh: DeviceMesh, placements: Any, check: bool) -> Any:
     made = placed(reduced, layout)
     backends.get(mesh.device_type).lay_out(made, layout, stacked.detach())
     return made
+
+
+def _of_processes(parts: list[Any], mesh: DeviceMesh, layout: MeshLayout, check: bool) -> Any:
+    """The same of parts that each process has some of: those stay where they are."""
+    if any(is_fake(p) for p in parts):
+        raise DataNeededError("from_local: what processes do together is kept out of graphs")
+    if lu.is_grad_enabled() and any(p.requires_grad for p in parts):
+        raise NotImplementedError(
+            "from_local: over several processes no gradient flows back to a part: detach() it"
+        )
+    layout = MeshLayout(layout.mesh, tuple(p or Replicate() for p in layout.placements))
+    said = exchange([[at, list(p.shape), p.numel() and str(p.dtype)]
+                     for at, p in zip(mesh._here(), parts, strict=True)])  # fmt: skip
+    shapes = {at: tuple(shape) for row in said for at, shape, _ in row}
+    dtypes = {kind for row in said for *_, kind in row if kind}
+    if len(dtypes) > 1:
+        raise TypeError(f"from_local: parts have the dtypes {', '.join(sorted(dtypes))}")
+    shape = _whole_shape([shapes[at] for at in sorted(shapes)], layout)
+    made = lu.empty(shape, dtype=parts[0].dtype, device=mesh.device_type)
+    given = [p.detach().to(mesh.device_type).contiguous() for p in parts]
+    backends.get(mesh.device_type).lay_parts(made, layout, given)
+    if check:
+        _check_copies(made, layout, parts)
+    return made
+
+
+def _whole_shape(parts: list[tuple[int, ...]], layout: MeshLayout) -> tuple[int, ...]:
+    """The shape that parts of these make up, which must be as `chunk` cuts it."""
+    sizes = layout.mesh.sizes
+    places = list(itertools.product(*map(range, sizes)))
+    by_place = dict(zip(places, parts, strict=True))
+    shape = list(parts[0])
+    for d in range(len(shape)):
+        cuts = [k for k, p in enumerate(layout.placements) if p == Shard(d)]
+        if len(cuts) > 1:
+            shape[d] *= math.prod(sizes[k] for k in cuts)
+        elif cuts:
+            row = [at for at in places if not any(at[: cuts[0]]) and not any(at[cuts[0] + 1 :])]
+            shape[d] = sum(by_place[at][d] for at in row)
+    for at, found in by_place.items():
+        wanted = list(shape)
+        for k, p in enumerate(layout.placements):
+            if isinstance(p, Shard):
+                first, last = chunk(wanted[p.dim], sizes[k], at[k])
+                wanted[p.dim] = last - first
+        if tuple(wanted) != found:
+            raise RuntimeError(
+                f"from_local: a tensor of shape {tuple(shape)} has {tuple(wanted)} at {at} of the "
+                f"mesh, and the part there is {found}: parts are cut as torch.chunk cuts"
+            )
+    return tuple(shape)
+
+
+def _check_copies(made: Any, layout: MeshLayout, parts: list[Any]) -> None:
+    """Whether devices that are to have the same do."""
+    whole = made.detach()
+    mesh = mesh_of(made.device.type, layout)
+    same = [bool(lu.equal(_local(whole, layout, at), p.to(made.device)))
+            for at, p in zip(_places(mesh), parts, strict=True)]  # fmt: skip
+    if not all(flag for row in exchange(same) for flag in row):
+        raise ValueError(f"from_local: parts that {layout.placements} makes copies differ")
+
+
+def _places(mesh: DeviceMesh) -> list[tuple[int, ...]]:
+    """Where this process's devices are in a mesh."""
+    places = list(itertools.product(*map(range, mesh.shape)))
+    return [places[at] for at in mesh._here()]
 
 
 _REDUCED: dict[str, Callable[[Any], Any]] = {
@@ -177,17 +250,17 @@ def _full_tensor(self: Any, *, grad_placements: Any = None) -> Any:
 
 
 def _to_local(self: Any, *, grad_placements: Any = None) -> Any:
-    """What the device of this process's rank (0) has of it, on no mesh."""
+    """What this process's first device has of it, on no mesh."""
     only("to_local", "grad_placements", grad_placements, None, _GRADIENTS)
     layout = _known(self, "to_local")
     at = mesh_of(self.device.type, layout).get_coordinate()
     if at is None:
-        raise RuntimeError("to_local: the device of rank 0 is not in the mesh")
+        raise RuntimeError("to_local: no device of this process is in the mesh")
     return _local(self, layout, at)
 
 
 def _local(t: Any, layout: MeshLayout, at: Sequence[int]) -> Any:
-    if layout.is_partial:
+    if layout.is_partial or shares(t.device.type):
         return _term(t, layout, at)
     for p, n, k in zip(layout.placements, layout.mesh.sizes, at, strict=True):
         if isinstance(p, Shard):
@@ -197,11 +270,24 @@ def _local(t: Any, layout: MeshLayout, at: Sequence[int]) -> Any:
 
 
 def _term(t: Any, layout: MeshLayout, at: Sequence[int]) -> Any:
-    """What a device has of a tensor of terms: read as it is, so no gradient flows."""
-    if t.requires_grad:
+    """What a device has of a tensor of terms, or of one of several processes: read as it is, so
+    no gradient flows."""
+    if t.requires_grad and lu.is_grad_enabled():
         raise NotImplementedError(
-            "to_local of a Partial tensor that requires grad: redistribute it first"
+            "to_local of a tensor that requires grad, which is Partial or lies on a mesh of several"
+            " processes: redistribute it first, or detach() it"
         )
+    cut = [p.dim for p in layout.placements if isinstance(p, Shard)]
+    if not layout.is_partial and len(set(cut)) < len(cut):
+        raise NotImplementedError(
+            f"to_local of {layout.placements} over several processes: where two dimensions of a "
+            "mesh cut one of a tensor, parts lie in the engine's order; use full_tensor()"
+        )
+    return part_at(t, layout, at)
+
+
+def part_at(t: Any, layout: MeshLayout, at: Sequence[int]) -> Any:
+    """What the device at a place of the mesh has, on no mesh."""
     number = 0
     for n, k in zip(layout.mesh.sizes, at, strict=True):
         number = number * n + k
@@ -210,15 +296,41 @@ def _term(t: Any, layout: MeshLayout, at: Sequence[int]) -> Any:
 
 
 def local_parts(t: Any) -> list[Any]:
-    """What each device of the mesh has of a tensor, in the mesh's order.
-
-    One process drives all devices, so it can look at every part (`to_local` gives the first).
-    """
+    """What each device of the mesh that this process drives has of a tensor, in the mesh's order
+    (`to_local` gives the first)."""
     layout = _known(t, "local_parts")
-    found: list[tuple[int, ...]] = [()]
-    for n in layout.mesh.sizes:
-        found = [(*at, k) for at in found for k in range(n)]
-    return [_local(t.detach(), layout, at) for at in found]
+    places = _places(mesh_of(t.device.type, layout))
+    return [_local(t.detach(), layout, at) for at in places]
+
+
+def blocks(t: Any, *, own: bool) -> list[tuple[list[int], list[int], tuple[int, ...]]]:
+    """Of a tensor on a mesh of several processes what this one's devices have: where each block
+    begins, its size, and the device's place. `own`: without those that an earlier device has too,
+    as the engine lays them out; else all, as parts are given."""
+    layout = _known(t, "blocks")
+    sizes, found = layout.mesh.sizes, []
+    for at in _places(mesh_of(t.device.type, layout)):
+        pairs = zip(at, layout.placements, strict=True)
+        if own and any(k and not isinstance(p, Shard) for k, p in pairs):
+            continue
+        first, count = [0] * t.ndim, list(t.shape)
+        for d in range(t.ndim):
+            cuts = [k for k, p in enumerate(layout.placements) if p == Shard(d)]
+            number = 0
+            for k in reversed(cuts) if own else cuts:
+                number = number * sizes[k] + at[k]
+            begin, end = chunk(t.shape[d], math.prod(sizes[k] for k in cuts), number)
+            first[d], count[d] = begin, end - begin
+        found.append((first, count, at))
+    return found
+
+
+def refill_blocks(t: Any, given: Sequence[Any]) -> None:
+    """New values for a tensor on a mesh of several processes: the blocks of this one's devices."""
+    made = lu.empty(t.shape, dtype=t.dtype, device=t.device)
+    parts = [p.to(dtype=t.dtype, device=t.device) for p in given]
+    backends.get(t.device.type).lay_parts(made, _known(t, "refill_blocks"), parts)
+    t.copy_(made)
 
 
 def _placements(self: Any) -> tuple[Placement | None, ...]:
@@ -276,7 +388,10 @@ def distribute_tensor(
             f"Trying to distribute tensor with unsupported placements {tuple(placements)}: terms "
             "of a sum are given with DTensor.from_local"
         )
-    made = placed(tensor.detach().to(mesh.device_type), layout)
+    given = tensor.detach()
+    if src_data_rank is not None and shares(mesh.device_type) and layout_of(given) is None:
+        given = from_first(given)
+    made = placed(given.to(mesh.device_type), layout)
     return made.requires_grad_(tensor.requires_grad)
 
 
@@ -284,6 +399,8 @@ def place_in_memory(t: Any, mesh: DeviceMesh, placements: Sequence[Placement]) -
     """Lay a parameter or buffer out where it is: who holds it (an optimizer) goes on holding it."""
     layout = mesh.layout(placements, t.ndim)
     with lu.no_grad():
+        if shares(mesh.device_type) and layout_of(t) is None:
+            t.copy_(from_first(t))
         if t.device.type != mesh.device_type:
             t.data = t.data.to(mesh.device_type)
         backends.get(mesh.device_type).lay_out(t, layout)

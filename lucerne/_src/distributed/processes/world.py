@@ -220,7 +220,8 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     found.close()
 
 
-def _at_exit() -> None:
+def leave() -> None:
+    """Tell the others that this program is at its end, and why if it was an error."""
     found = Current.world
     if found is None or Current.process != os.getpid():
         return
@@ -232,4 +233,4 @@ def _at_exit() -> None:
     found.close(reason)
 
 
-atexit.register(_at_exit)
+atexit.register(leave)

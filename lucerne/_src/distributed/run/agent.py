@@ -18,7 +18,12 @@ import sys
 import time
 from typing import Any
 
-from lucerne._src.base.config import child_environment, launch_variable, set_launch_variable
+from lucerne._src.base.config import (
+    ENGINE_VARIABLE,
+    child_environment,
+    launch_variable,
+    set_launch_variable,
+)
 from lucerne._src.distributed.meeting.errors import DistError
 from lucerne._src.distributed.meeting.secret import TOKEN_VARIABLE
 from lucerne._src.distributed.run import board, jobs, schedulers, watching
@@ -127,7 +132,7 @@ class Agent:
             "MASTER_PORT": meeting.port, "TORCHELASTIC_RESTART_COUNT": generation,
             "TORCHELASTIC_MAX_RESTARTS": self.options.max_restarts,
             "TORCHELASTIC_RUN_ID": self.options.rdzv_id, "TORCHELASTIC_USE_AGENT_STORE": True,
-            TOKEN_VARIABLE: self.token, BOARD_VARIABLE: path,
+            TOKEN_VARIABLE: self.token, BOARD_VARIABLE: path, ENGINE_VARIABLE: place.engine,
         }  # fmt: skip
         if self.options.local_addr:
             made["LUCERNE_ADDRESS"] = self.options.local_addr

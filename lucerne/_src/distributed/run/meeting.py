@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 
 from lucerne._src.distributed.meeting.errors import DistError, DistNetworkError
+from lucerne._src.distributed.meeting.links import own_address
 from lucerne._src.distributed.meeting.stores import KeyStore, PrefixStore
 from lucerne._src.distributed.meeting.tcp_store import TCPStore, is_loopback
 from lucerne._src.distributed.run.options import machines, settings
@@ -29,6 +30,9 @@ class MachinePlace:
     nodes: int
     first: int
     world: int
+    engine: str
+    """Where the engines of the ranks meet: an address on the first machine, another one for each
+    generation. (Ours are the store's; an engine that drives a mesh brings its own.)"""
 
 
 class Meeting:
@@ -40,7 +44,7 @@ class Meeting:
         conf = settings(options.rdzv_conf)
         self.patience = conf.get("timeout", conf.get("join_timeout", 600.0))
         self.last_call = conf.get("last_call_timeout", LAST_CALL)
-        self.wanted_node = options.node_rank
+        self.wanted_node, self.address = options.node_rank, options.local_addr
         alone = options.standalone or (
             self.most == 1 and not options.rdzv_endpoint and options.master_addr is None
         )
@@ -89,7 +93,10 @@ class Meeting:
         node = order.index(number)
         self._node, self._nodes, self._here = node, size, here
         self._seen = {}
-        return MachinePlace(node, size, sum(counts[:node]), sum(counts)), here
+        if node == 0:
+            here.set("engine", _free_address(self.address or own_address(self.host)))
+        engine = here.get("engine").decode()
+        return MachinePlace(node, size, sum(counts[:node]), sum(counts), engine), here
 
     def _gather(self, here: KeyStore) -> int:
         end = time.monotonic() + self.patience
@@ -152,6 +159,15 @@ class Meeting:
 
     _nodes, _node = 1, 0
     _here: KeyStore
+
+
+def _free_address(host: str) -> str:
+    """A door of this machine that nobody uses."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        port = probe.getsockname()[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_here(host: str) -> bool:
