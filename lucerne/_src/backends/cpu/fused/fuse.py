@@ -63,7 +63,7 @@ def _key(schedule: Schedule) -> tuple[object, ...]:
     full = tuple(schedule.is_full(e) for e in program.exprs)
     loops = (layout.way, layout.lanes, layout.unroll, len(layout.kept), len(layout.folded))
     even = [layout.starts_even(k) for k, m in enumerate(layout.operands) if m.slot == NOWHERE]
-    how = (layout.splits > 1, schedule.pairs, program.inputs, wide, *long, *even)
+    how = (layout.splits > 1, schedule.in_groups, program.inputs, wide, *long, *even)
     return "rows", describe(program), layout.classes(), loops, how, kept, full
 
 

@@ -61,8 +61,8 @@ class Schedule:
         self._plan_keeping()
 
     @property
-    def pairs(self) -> bool:
-        """Whether rows run two at a time: short ones, of which more than one pass is needed."""
+    def in_groups(self) -> bool:
+        """Whether a few rows run at a time: short ones, of which more than one pass is needed."""
         layout = self.layout
         nothing_kept = not self.in_result and not self.in_scratch
         short = layout.way == ALONG and layout.fold_size <= _SHORT_ROW and layout.units > 1

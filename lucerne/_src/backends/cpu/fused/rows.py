@@ -15,6 +15,7 @@ from lucerne._src.backends.cpu.fused.layout import ALONG, SCRATCH_BYTES
 from lucerne._src.backends.cpu.fused.monoids import restore, save
 from lucerne._src.backends.cpu.fused.passes import Schedule
 from lucerne._src.backends.cpu.fused.program import Fold, FusedExpr
+from lucerne._src.backends.cpu.fused.side_by_side import ROWS, run_side_by_side
 from lucerne._src.backends.cpu.fused.unit import Unit, run_together
 
 
@@ -35,8 +36,8 @@ def _write_whole(m: Module, schedule: Schedule, words: FusedWords) -> None:
             frame.scratch = f.stack(SCRATCH_BYTES)
         start = chunk * frame["chunk"]
         stop = f.minimum(start + frame["chunk"], frame["units"])
-        if schedule.pairs:
-            _pairs(frame, start, stop)
+        if schedule.in_groups:
+            _groups(frame, start, stop)
         else:
             with f.loop(start, stop) as loop:
                 _each_part(frame, loop.index, lambda unit, _: run_together([unit]))
@@ -50,15 +51,21 @@ def _write_whole(m: Module, schedule: Schedule, words: FusedWords) -> None:
         f.ret(0)
 
 
-def _pairs(frame: FusedFrame, start: LLVMValue, stop: LLVMValue) -> None:
-    """Two rows at a time: one computes while the other waits for its folds.
+def _groups(frame: FusedFrame, start: LLVMValue, stop: LLVMValue) -> None:
+    """A few rows at a time: one computes while the others wait for their folds.
 
-    Of an odd number the last row is done twice, by the same thread with the same results.
+    What is missing in the last group is its last row again, by the same thread with the same
+    results.
     """
-    f = frame.f
-    with f.loop(start, stop, 2) as loop:
-        second = f.minimum(loop.index + 1, stop - 1)
-        run_together([Unit(frame, _at_row(frame, row), 1, None) for row in (loop.index, second)])
+    f, rare = frame.f, frame.schedule.rare
+    count = 2 if rare is None else ROWS
+    with f.loop(start, stop, count) as loop:
+        rows = [loop.index, *(f.minimum(loop.index + n, stop - 1) for n in range(1, count))]
+        units = [Unit(frame, _at_row(frame, row), 1, None) for row in rows]
+        if rare is None:
+            run_together(units)
+        else:
+            run_side_by_side(units, *rare)
 
 
 def _each_part(

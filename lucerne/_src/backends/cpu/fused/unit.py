@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucerne._src.backends.cpu.elementwise.apply import apply_point, rounded_to
@@ -515,23 +515,23 @@ def run_together(units: list[Unit]) -> None:
     f, schedule = first.f, first.schedule
     count = len(schedule.passes)
     if schedule.rare is None:
-        _run_passes(units, range(count))
-        _write_all_rows(units)
+        run_passes(units, range(count))
+        write_all_rows(units)
         return
     number, condition = schedule.rare
-    _run_passes(units, range(number))
+    run_passes(units, range(number))
     anywhere = [unit.is_anywhere(condition) for unit in units]
-    with f.if_(functools.reduce(lambda a, b: f.bits("or", a, b), anywhere)) as rare, _scope(units):
-        _run_passes(units, range(number, count))
-        _write_all_rows(units)
-    with rare.else_(), _scope(units):
+    with f.if_(functools.reduce(lambda a, b: f.bits("or", a, b), anywhere)) as rare, scope(units):
+        run_passes(units, range(number, count))
+        write_all_rows(units)
+    with rare.else_(), scope(units):
         for unit in units:
             unit.leave_out(condition, schedule.passes[number:])
-        _write_all_rows(units)
+        write_all_rows(units)
 
 
 @contextlib.contextmanager
-def _scope(units: list[Unit]) -> Iterator[None]:
+def scope(units: Sequence[Unit]) -> Iterator[None]:
     """One side of a branch: what is known only inside is forgotten at its end."""
     before = [unit.known for unit in units]
     yield
@@ -539,7 +539,8 @@ def _scope(units: list[Unit]) -> Iterator[None]:
         unit.known = known
 
 
-def _run_passes(units: list[Unit], numbers: range) -> None:
+def run_passes(units: Sequence[Unit], numbers: range) -> None:
+    """Passes of units side by side, whose folds become values of the units."""
     for number in numbers:
         walk = units[0].schedule.passes[number]
         for unit in units:
@@ -548,7 +549,8 @@ def _run_passes(units: list[Unit], numbers: range) -> None:
                 unit.finish(walk, per_fold, u)
 
 
-def _write_all_rows(units: list[Unit]) -> None:
+def write_all_rows(units: Sequence[Unit]) -> None:
+    """The results that have one value for a unit."""
     for unit in units:
         unit.write_rows()
 
