@@ -155,6 +155,22 @@ def test_four_processes_have_the_same_tensors(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_the_example_goes_to_a_mesh_of_processes_by_one_flag() -> None:
+    script = str(ROOT / "examples/llama/llama.py")
+    run = [sys.executable, "-m", "lucerne", "run", "--nproc-per-node", "4", script]
+    found = []
+    for command in ([sys.executable, script], [*run, "--mesh", "data=2,model=2"]):
+        environment = {**os.environ, "XLA_FLAGS": ""}
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        rows = [line.split(": ") for line in done.stdout.splitlines() if line.startswith("step ")]
+        found.append([float(value) for _, value in rows])
+    assert len(found[0]) == 5
+    assert found[1] == pytest.approx(found[0], abs=1.1e-5)  # (five digits are printed)
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("how", "said"), [("kill", "SIGKILL"), ("raise", "exit code 1")])
 def test_a_rank_that_dies_is_named_and_nobody_waits(how: str, said: str, tmp_path: Path) -> None:
     found, text = run(tmp_path, 2, f"dies:{how}", fails=True)
