@@ -92,6 +92,7 @@ REFUSALS = [
     "the argument 1 of rank 1 is not that of rank 0. What lies on no mesh is whole",
     "the program of rank 1 is not that of rank 0",
     "parts are cut as torch.chunk cuts",
+    "ValueError: from_local: parts differ that ",
     "of the mesh is another process's, which alone sees its part: full_tensor()",
     "is not that of rank 0. What lies on no mesh is whole, and has to be the same in every process",
 ]
