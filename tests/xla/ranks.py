@@ -151,6 +151,7 @@ def refused() -> Any:
         lambda: torch.compile(lambda a, b: a * b)(placed, own.to("xla").repeat(COUNT)),
         lambda: torch.compile(lambda a: a * (2 + RANK))(placed),
         lambda: DTensor.from_local(torch.ones(2 + RANK), grid, [S0]),
+        lambda: DTensor.from_local(own, grid, [R], run_check=True),
         lambda: backends.get("xla").part(placed, 1 - min(RANK, 1)),
         lambda: torch.manual_seed(RANK) and torch.compile(nn.functional.dropout)(placed),
     ]
@@ -160,7 +161,7 @@ def refused() -> Any:
 def _said(run: Callable[[], Any]) -> str:
     try:
         run()
-    except (RuntimeError, NotImplementedError) as error:
+    except (RuntimeError, NotImplementedError, ValueError) as error:
         return f"{type(error).__name__}: {error}"
     return "nothing"
 

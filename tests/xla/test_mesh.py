@@ -393,7 +393,7 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: DeviceMesh("xla", [0, 0]), RuntimeError, "stands twice"),
     (lambda: init_device_mesh("xla", (2,), mesh_dim_names=("a", "b")), RuntimeError, "same length"),
     (lambda: _mesh(2, 4)["other"], KeyError, "Invalid mesh_dim_name"),
-    (lambda: _mesh(2, 4).get_group("data"), NotImplementedError, "one process drives"),
+    (lambda: _mesh(2, 4).get_group("data"), NotImplementedError, "driven by one program"),
     (
         lambda: distribute_tensor(torch.ones(4), _mesh(4), [P]),
         RuntimeError,

@@ -6,6 +6,7 @@ Plans are made in processes of their own: planning begins before JAX does.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,13 +20,18 @@ from lucerne import cli
 
 pytest.importorskip("jax", reason="pip install 'lucerne[xla]': the device 'xla' runs on jax")
 
-from lucerne._src.backends.contract.planned import Chip, ChipLink, Collective
+from lucerne._src.backends.contract.planned import (
+    Chip,
+    ChipLink,
+    Collective,
+    PlannedProgram,
+)
 from lucerne._src.backends.xla.program_text import (
     collectives,
     moved_bytes,
     product_flops,
 )
-from lucerne._src.distributed.plan.costs import seconds_of
+from lucerne._src.distributed.plan.costs import reshards, seconds_of
 from tests.xla.test_mesh import COUNTS
 
 # ---- the text of a program -----------------------------------------------------------------------
@@ -269,6 +275,61 @@ def test_nothing_is_allocated(tmp_path: Path) -> None:
     assert ran.returncode == 1, ran.stderr
     assert "IT DOES NOT FIT" in ran.stdout
     assert "  1. " in ran.stdout
+
+
+FUSED = """
+import lucerne as torch
+from lucerne import nn
+from lucerne.distributed.device_mesh import init_device_mesh
+from lucerne.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+    def forward(self, x):
+        q, k, v = self.qkv(x).split(32, 2)  # here
+        return x + self.out(q * k * v)
+mesh = init_device_mesh("xla", (4,))
+with torch.device("xla"):
+    model, x = nn.Sequential(Block(), Block()), torch.randn(8, 16, 32)
+parallelize_module(model, mesh, {"*.qkv": ColwiseParallel(), "*.out": RowwiseParallel()})
+step = torch.compile(lambda x: model(x).square().mean())
+for _ in range(2):
+    step(x)
+"""
+
+
+def test_reshards_are_named_with_the_line_and_the_fix(tmp_path: Path) -> None:
+    ran = _run("--chip", "cpu:8", _script(tmp_path, FUSED))
+    [line] = [row for row in ran.stdout.splitlines() if " reshards in " in row]
+    at = 1 + next(k for k, row in enumerate(FUSED.splitlines()) if row.endswith("# here"))
+    assert re.match(rf"  \d+ reshards in \*, train.py:{at}: shard the heads: ", line), line
+    assert "by collective-permute" in line
+
+
+def _resharded(where: str, op: str, kind: str = "all-to-all") -> Collective:
+    return Collective(kind, 8, (0, 1), 2, where, op=op)
+
+
+RESHARDS: list[tuple[list[Collective], list[str]]] = [
+    (
+        [_resharded("m.py:3 a.0.b.12", "cat"), _resharded("backward of m.py:3 a.1.b.7", "cat")],
+        ["4 reshards in a.*.b.*, m.py:3 (2 backward): cat joins or moves along"],
+    ),
+    (
+        [_resharded("m.py:3 emb", "index"), _resharded("m.py:4", "add")],
+        ["2 reshards in emb, m.py:3: index looks rows up", "2 reshards in m.py:4: its operands"],
+    ),
+    ([_resharded("", "")], ["2 reshards in an unknown line: its operands lie in different ways"]),
+    ([_resharded("m.py:3 x", "cat", "all-reduce")], []),
+]
+
+
+@pytest.mark.parametrize(("sent", "wanted"), RESHARDS, ids=[str(k) for k in range(len(RESHARDS))])
+def test_a_reshard_has_words(sent: list[Collective], wanted: list[str]) -> None:
+    found = reshards(PlannedProgram("step", 1, None, collectives=sent))
+    assert len(found) == len(wanted)
+    assert all(str(row).startswith(text) for row, text in zip(found, wanted, strict=True))
 
 
 REFUSED = [

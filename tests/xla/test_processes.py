@@ -92,6 +92,7 @@ REFUSALS = [
     "the argument 1 of rank 1 is not that of rank 0. What lies on no mesh is whole",
     "the program of rank 1 is not that of rank 0",
     "parts are cut as torch.chunk cuts",
+    "ValueError: from_local: parts differ that ",
     "of the mesh is another process's, which alone sees its part: full_tensor()",
     "is not that of rank 0. What lies on no mesh is whole, and has to be the same in every process",
 ]
@@ -152,6 +153,22 @@ def test_four_processes_have_the_same_tensors(tmp_path: Path) -> None:
     found, _ = run(tmp_path, 4, "drawn", "tensors")
     assert len({said["drawn"] for said in found}) == 1
     assert [said["tensors"]["local"] for said in found] == [0, 1, 2, 3]
+
+
+@pytest.mark.nightly
+def test_the_example_goes_to_a_mesh_of_processes_by_one_flag() -> None:
+    script = str(ROOT / "examples/llama/llama.py")
+    run = [sys.executable, "-m", "lucerne", "run", "--nproc-per-node", "4", script]
+    found = []
+    for command in ([sys.executable, script], [*run, "--mesh", "data=2,model=2"]):
+        environment = {**os.environ, "XLA_FLAGS": ""}
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        rows = [line.split(": ") for line in done.stdout.splitlines() if line.startswith("step ")]
+        found.append([float(value) for _, value in rows])
+    assert len(found[0]) == 5
+    assert found[1] == pytest.approx(found[0], abs=1.1e-5)  # (five digits are printed)
 
 
 @pytest.mark.nightly

@@ -65,6 +65,8 @@ class Collective:
     """The dimensions of the mesh that the group goes along."""
     pairs: tuple[tuple[int, int], ...] = ()
     """Who sends to whom, if it is no group."""
+    op: str = ""
+    """The op at that line that it was put in for."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class PlannedCall:
 
 
 class PlannedWalk(Walk):
-    """A walk that tells XLA the user's line of each op, so that it can be read from its text."""
+    """A walk that tells XLA the user's line of each op and which op it is: both can then be read
+    from its text."""
 
     def _results(self, node: Node, args: tuple[Any, ...]) -> Any:
         if node.place is None:
@@ -92,7 +93,8 @@ class PlannedWalk(Walk):
         place = node.place
         name = place.file.replace("\\", "/").rpartition("/")[2]
         where = f"{'backward of ' if place.backward else ''}{name}:{place.line}"
-        with jax.named_scope("{" + f"{where} {place.module}".strip() + "}"):
+        said = f"{where} {place.module}".strip()
+        with jax.named_scope("{" + f"{said}|{node.op.qualified}" + "}"):
             return super()._results(node, args)
 
 

@@ -171,8 +171,9 @@ def collectives(text: str) -> list[Collective]:
             pairs = _pairs(line.attributes)
             group = _group(line.attributes)
             nbytes = _moved(kind, line, max(len(group), 1))
+            where, op = _where(line)
             found.append(
-                Collective(kind, nbytes, group, part.times, _where(line), pairs=tuple(pairs))
+                Collective(kind, nbytes, group, part.times, where, pairs=tuple(pairs), op=op)
             )
     return found
 
@@ -188,9 +189,11 @@ def _moved(kind: str, line: Instruction, members: int) -> int:
     return _nbytes(line.shapes) * (members if kind == "reduce-scatter" else 1)
 
 
-def _where(line: Instruction) -> str:
+def _where(line: Instruction) -> tuple[str, str]:
+    """The user's line, and the op."""
     found = _SCOPE.search(line.attributes)
-    return found[1] if found else ""
+    where, _, op = found[1].partition("|") if found else ("", "", "")
+    return where, op
 
 
 def _pairs(attributes: str) -> list[tuple[int, int]]:

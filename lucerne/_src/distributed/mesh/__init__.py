@@ -1,1 +1,1 @@
-"""Tensors over a mesh of devices that one process drives: the engine partitions every op."""
+"""Tensors over a mesh of devices that one program drives: the engine partitions every op."""

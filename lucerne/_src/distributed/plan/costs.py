@@ -7,6 +7,7 @@ computed; the upper one at the share of it that programs reach, with nothing hid
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from lucerne._src.backends.contract.placement import MeshShape
@@ -159,20 +160,74 @@ def fixes(costs: StepCosts) -> list[str]:
     ]
 
 
-def reshards(program: PlannedProgram) -> list[tuple[str, str, int, int]]:
-    """Where tensors change their placement in the middle of a program: line, kinds, how many,
-    bytes; the most first."""
-    found: dict[str, list[Collective]] = {}
+_PARTS = (
+    "split_with_sizes", "slice_dim", "strided_view", "select_at", "unbind", "narrow", "chunk",
+)  # fmt: skip
+_SHAPES = ("view_shape", "reshape", "flatten", "unflatten", "expand_shape")
+_LOOKUPS = ("index", "index_put", "gather", "scatter", "embedding", "one_hot")
+_JOINS = ("cat", "stack", "pad", "constant_pad_nd", "flip_view", "roll", "unfold")
+_ALONG = ("sort", "topk", "cumsum", "cumprod", "scan", "argmax", "argmin", "logcumsumexp")
+_ADVICE = (
+    (_PARTS, "shard the heads: what it takes apart is cut across its parts. Give each part a "
+     "weight of its own (queries, keys and values), or cut along another dimension"),
+    (_SHAPES, "it splits or joins the dimension that is cut, and the mesh does not divide the "
+     "pieces: cut by a number that does (of heads), or along another dimension"),
+    (_LOOKUPS, "it looks rows up that are cut: cut the table along its features "
+     "(ColwiseParallel), or leave it whole"),
+    (_JOINS, "it joins or moves along the dimension that is cut: cut along another one"),
+    (_ALONG, "it goes along the dimension that is cut: redistribute its operand to another one "
+     "before this line"),
+)  # fmt: skip
+_ELSE = (
+    "its operands lie in different ways: redistribute one before this line, or name the placement "
+    "in the style (input_layouts, output_layouts)"
+)
+_NUMBER = re.compile(r"(?<![^.])\d+(?=\.|$)")
+
+
+@dataclass
+class Reshard:
+    """Tensors that change their placement in the middle of a program, at one line of one module
+    (layers that differ by their number are one)."""
+
+    module: str
+    line: str
+    op: str
+    kinds: set[str]
+    times: int = 0
+    backward: int = 0
+    """How many of these are of the backward pass of that line."""
+    nbytes: int = 0
+
+    def __str__(self) -> str:
+        """As a sentence.
+
+        >>> print(Reshard("blocks.*.qkv", "model.py:12", "cat", {"all-to-all"}, 4, 1))
+        4 reshards in blocks.*.qkv, model.py:12 (1 backward): cat joins or moves along ...
+        """
+        count = f"{self.times} reshard{'s' * (self.times != 1)}"
+        place = f"{self.module}, {self.line}" if self.module else self.line
+        back = f" ({self.backward} backward)" if self.backward else ""
+        return f"{count} in {place}{back}: {self.fix}"
+
+    @property
+    def fix(self) -> str:
+        """What would make them unnecessary."""
+        text = next((text for ops, text in _ADVICE if self.op in ops), _ELSE)
+        return f"{self.op} {text.removeprefix('it ')}" if text.startswith("it ") else text
+
+
+def reshards(program: PlannedProgram) -> list[Reshard]:
+    """Where tensors change their placement, the most bytes first."""
+    found: dict[tuple[str, str, str], Reshard] = {}
     for c in program.collectives:
         if c.kind in MOVES:
-            found.setdefault(c.where or "an unknown line", []).append(c)
-    rows = [
-        (
-            where,
-            ", ".join(sorted({c.kind for c in made})),
-            sum(c.times for c in made),
-            sum(c.times * c.nbytes for c in made),
-        )
-        for where, made in found.items()
-    ]
-    return sorted(rows, key=lambda row: -row[3])
+            where = c.where or "an unknown line"
+            line, _, module = where.removeprefix("backward of ").partition(" ")
+            line, module = (line, _NUMBER.sub("*", module)) if c.where else (where, "")
+            row = found.setdefault((module, line, c.op), Reshard(module, line, c.op, set()))
+            row.kinds.add(c.kind)
+            row.times += c.times
+            row.backward += c.times if where.startswith("backward of ") else 0
+            row.nbytes += c.times * c.nbytes
+    return sorted(found.values(), key=lambda row: -row.nbytes)

@@ -102,12 +102,12 @@ def argument_table(costs: StepCosts) -> Table:
     return ("largest arguments", "placements", "count", "on each device", "in all"), rows
 
 
-def reshard_table(costs: StepCosts) -> Table:
-    rows = [
-        (where, kinds, str(n), size(nbytes))
-        for where, kinds, n, nbytes in reshards(costs.program)[:_MOST_ROWS]
+def reshard_lines(costs: StepCosts) -> list[str]:
+    """Where tensors are moved in the middle of a program, and what to do about it."""
+    return [
+        f"{row} ({size(row.nbytes)} by {', '.join(sorted(row.kinds))})"
+        for row in reshards(costs.program)[:_MOST_ROWS]
     ]
-    return ("changes of placement", "by", "times", "bytes"), rows
 
 
 def verdict(costs: StepCosts) -> str:
@@ -168,6 +168,8 @@ def text(plan: ClusterPlan) -> str:
             if rows:
                 made = aligned([heads, *rows], left)
                 lines += [made[0], "-" * max(map(len, made)), *made[1:], ""]
+        found = reshard_lines(costs)
+        lines += ["changes of placement:", *[f"  {row}" for row in found], ""] if found else []
         lines += [*times(costs), verdict(costs)]
         lines += [f"  {k}. {fix}" for k, fix in enumerate(fixes(costs), 1)]
     return "\n".join([*lines, "", *notes(plan)])
@@ -179,7 +181,6 @@ def _tables(costs: StepCosts) -> list[tuple[Table, int]]:
         (memory_table(costs), 1),
         (argument_table(costs), 2),
         (sent_table(costs), 2),
-        (reshard_table(costs), 2),
     ]
 
 
@@ -200,6 +201,8 @@ def html(plan: ClusterPlan) -> str:
             if rows:
                 cells = [[page.escape(c) for c in row] for row in rows]
                 body.append(page.table(heads, cells, left) + "<br>")
+        found = reshard_lines(costs)
+        body.append("<p>changes of placement</p>" + _listed(found, "ul") if found else "")
         body.append(_listed(times(costs), "ul"))
     body.append("<h2>Notes</h2>" + _listed(notes(plan), "ul"))
     return page.page(f"Plan for {plan.chip.name}", "".join(body))
