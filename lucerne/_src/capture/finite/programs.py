@@ -2,8 +2,9 @@
 
 Compiled code stays as it is and runs as it is. What it gives back is looked at after each run, by
 one small program more, which the first one runs from its own machine code where the backend can
-(`begin_checks`): then Python reads one number after the call, and looks itself if it has grown. Of a program that writes over its arguments, whose runs can be repeated
-(`journal`), results are looked at every few runs, what is written after 1, 2, 4, ... and every
+(`begin_checks`): then Python reads one number after the call, and looks itself if it has grown. Of
+a program that writes over its arguments, whose runs can be repeated (`journal`), results that
+Python must look at wait for a few runs; what is written is looked at after 1, 2, 4, ... and every
 `MOST_CALLS` runs, and both at the end.
 """
 
