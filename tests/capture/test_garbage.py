@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lucerne
-from lucerne._src.base.process.garbage import WithoutFullCollections
+from lucerne._src.base.process.garbage import Unhurried
 from lucerne._src.capture.compiled import Compiled
 from lucerne._src.capture.effects import new_objects
 from lucerne._src.ir import dispatch
@@ -118,7 +118,7 @@ def test_the_oldest_objects_are_not_looked_at_while_something_is_compiled(
 def test_a_threshold_that_is_set_inside_stays() -> None:
     before = gc.get_threshold()
     try:
-        with WithoutFullCollections():
+        with Unhurried(young=True):
             gc.set_threshold(500, 7, 3)
         assert gc.get_threshold() == (500, 7, 3)
     finally:

@@ -21,7 +21,7 @@ from lucerne._src.base.changed import changed
 from lucerne._src.base.config import config
 from lucerne._src.base.process import forks, notices
 from lucerne._src.base.process.error_notes import hide_frames
-from lucerne._src.base.process.garbage import WithoutFullCollections
+from lucerne._src.base.process.garbage import Unhurried
 from lucerne._src.base.raw import is_a
 from lucerne._src.capture import faults, ledger
 from lucerne._src.capture.aot.backward import ONE_AT_A_TIME
@@ -362,7 +362,7 @@ class Compiled:
         before = faults.Before()
         try:
             kind = ledger.RECOMPILE if self.entries else ledger.FIRST
-            seldom = WithoutFullCollections(_count_for_sweep)
+            seldom = Unhurried(_count_for_sweep, young=True)
             with seldom, suspended(), ledger.compiling(self.fn, kind, why) as row:
                 entry = self._make(args, kwargs, leaves, shape)
                 with faults.costs(self, faults.NO_NOTE):

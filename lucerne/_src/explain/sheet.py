@@ -59,7 +59,8 @@ class Sheet:
 
     def _body(self) -> str:
         rows = [[page.escape(c).replace("  ", "&emsp;") for c in row] for row in self.rows()]
-        rows = [[*row[:-1], _with_bar(row[-1])] for row in rows]
+        most = max((_share(row[-1]) or 0 for row in rows), default=0)
+        rows = [[*row[:-1], _with_bar(row[-1], most)] for row in rows]
         first, *others = [page.escape(line) for line in self.totals().splitlines()]
         said = f"<p><b>{first}</b></p>" + "".join(f"<p>{line}</p>" for line in others)
         told = f"<p><small>{page.escape(self.legend)}</small></p>" if self.legend else ""
@@ -77,12 +78,20 @@ class Sheet:
         return self._body()
 
 
-def _with_bar(cell: str) -> str:
-    """A share of the whole behind a picture of it; other cells as they are."""
+def _share(cell: str) -> int | None:
+    """The percent that a cell says, if it does."""
     share = cell.removesuffix(" %")
-    if share == cell or not share.isdigit():
+    return int(share) if share != cell and share.isdigit() else None
+
+
+def _with_bar(cell: str, most: int) -> str:
+    """A share of the whole behind a picture of it, beside the largest one's; other cells as they
+    are."""
+    share = _share(cell)
+    if share is None:
         return cell
-    bar = f'<i style="width:{share}px;margin-right:{100 - int(share)}px"></i>'
+    width = 100 * share // max(most, 1)
+    bar = f'<i style="width:{width}px;margin-right:{100 - width}px"></i>'
     return f'{bar}<span style="display:inline-block;width:3.5em">{cell}</span>'
 
 

@@ -65,9 +65,10 @@ class Summary(Sheet):
     def totals(self) -> str:
         """One line."""
         kept = self.parameters - self.trained
+        frozen = f" ({kept:,} of them frozen)" if kept else ""
         return (
-            f"{self.parameters:,} parameters ({kept:,} of them frozen), {size(self.nbytes)} with "
-            f"buffers; {_flops(self.flops)} in one forward pass"
+            f"{self.parameters:,} parameters{frozen}, {size(self.nbytes)} with buffers; "
+            f"{_flops(self.flops)} in one forward pass"
         )
 
 
@@ -141,7 +142,7 @@ def summary(model: Module, batch: Any = (), **named: Any) -> Summary:
     (model)  Linear  [2, 4]          16  48 FLOP   96 B
     ---------------------------------------------------
     bytes: of a layer's own parameters and buffers, and of what it gives
-    16 parameters (0 of them frozen), 64 B with buffers; 48 FLOP in one forward pass
+    16 parameters, 64 B with buffers; 48 FLOP in one forward pass
     """
     args, named = call_of(batch, named)
     given: dict[int, list[Any]] = {}

@@ -99,6 +99,18 @@ class Runner(ABC):
         share memory though one of them is written have the same number, not 0. `kinds`: their
         classes."""
 
+    def begin_checks(self, check: Runner, number: TensorState, results: Sequence[int]) -> bool:
+        """From now on `launch` runs `check`, a program that writes to `number` and reads these of
+        the results, after each run; `alarms` counts when the number was not 0. False: it does not.
+        Several may ask for the same at once; each says `end_checks` when it is enough."""
+        return False
+
+    def end_checks(self) -> None:  # noqa: B027
+        """Of one who was told True."""
+
+    alarms: int = 0
+    """Only ever more; more than there is reason for where several threads call it."""
+
     scratch_bytes: int = 0
     """Memory that it takes while it runs, besides arguments and results."""
 

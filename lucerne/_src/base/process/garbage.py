@@ -7,32 +7,52 @@ from collections.abc import Callable
 
 
 class Unhurried:
-    """No collection inside; what was made there counts as old afterwards, which `ends` is called
+    """Less collecting inside; what was made there counts as old afterwards, which `ends` is called
     before.
 
-    Importing makes many objects that all stay. Looking for garbage among them again and again
-    takes a sixth of the time of `import lucerne`, and finds nothing.
+    Importing and compiling make many objects that nearly all stay. Looking for garbage among them
+    again and again takes a sixth of the time of `import lucerne`, and a fifth of that of a deep
+    model's first call, and finds nothing.
+
+    `young`: the young generations are looked at nevertheless. That is for what takes long, and
+    makes garbage too.
 
     >>> with Unhurried():
     ...     gc.isenabled()
     False
     >>> gc.isenabled()
     True
+    >>> before = gc.get_threshold()
+    >>> with Unhurried(young=True):
+    ...     gc.isenabled(), gc.get_threshold()[2] > before[2]
+    (True, True)
+    >>> gc.get_threshold() == before
+    True
     """
 
-    def __init__(self, ends: Callable[[], object] = bool) -> None:
-        self.ends = ends
+    def __init__(self, ends: Callable[[], object] = bool, *, young: bool = False) -> None:
+        self.ends, self.young = ends, young
 
     def __enter__(self) -> None:
-        self.enabled = gc.isenabled()
-        gc.disable()
+        self.enabled, self.before = gc.isenabled(), gc.get_threshold()
+        self.inside = *self.before[:2], _NEVER
+        if self.young:
+            gc.set_threshold(*self.inside)
+        else:
+            gc.disable()
 
     def __exit__(self, *error: object) -> None:
-        if not self.enabled:
-            return
-        self.ends()
-        _all_are_old()
-        gc.enable()
+        if self.young and gc.get_threshold() == self.inside:  # (else somebody has set others)
+            gc.set_threshold(*self.before)
+        if self.young or self.enabled:
+            self.ends()
+            _all_are_old()  # a full collection is due as long after this as after another one
+        if self.enabled and not self.young:
+            gc.enable()
+
+
+_NEVER = 1 << 30
+"""Collections of the middle generation before the oldest one's turn: more than there will be."""
 
 
 def _all_are_old() -> None:
@@ -40,37 +60,3 @@ def _all_are_old() -> None:
     if not gc.get_freeze_count():  # nobody froze objects, who would wonder at their thaw
         gc.freeze()
         gc.unfreeze()
-
-
-_NEVER = 1 << 30
-"""Collections of the middle generation before the oldest one's turn: more than there will be."""
-
-
-class WithoutFullCollections:
-    """Only young objects are looked at inside; the oldest generation waits.
-
-    What a compilation makes nearly all stays until it is over, and is much: the collector would
-    look at all objects of the process again and again, for a fifth of the time of a deep model.
-    `ends` is called before what was made inside counts as old.
-
-    >>> before = gc.get_threshold()
-    >>> with WithoutFullCollections():
-    ...     gc.get_threshold()[:2] == before[:2], gc.get_threshold()[2] > before[2]
-    (True, True)
-    >>> gc.get_threshold() == before
-    True
-    """
-
-    def __init__(self, ends: Callable[[], object] = bool) -> None:
-        self.ends = ends
-
-    def __enter__(self) -> None:
-        self.before = gc.get_threshold()
-        self.inside = *self.before[:2], _NEVER
-        gc.set_threshold(*self.inside)
-
-    def __exit__(self, *error: object) -> None:
-        if gc.get_threshold() == self.inside:  # (else somebody has set others meanwhile)
-            gc.set_threshold(*self.before)
-        self.ends()
-        _all_are_old()  # a full collection is due as long after this as after another one

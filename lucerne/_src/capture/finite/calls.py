@@ -52,6 +52,8 @@ class WatchedEntry:
     def __init__(self, entry: CacheEntry, fn: Any) -> None:
         name = getattr(fn, "__qualname__", type(fn).__name__)
         self.program = _Program(entry, fn, name)
+        self.programs: list[WatchedProgram] = [self.program]
+        """It, and those of backward passes."""
         self.alarms = 0
         self.thread = threading.get_ident()
         self.draws = entry.draws
@@ -60,7 +62,7 @@ class WatchedEntry:
         joint = entry.joint
         self.entry = changed(
             entry, runner=self.program, launch=self.program.launch, untried=0, keep_at=0,
-            joint=None if joint is None else watched_joint(joint, name),
+            joint=None if joint is None else watched_joint(joint, name, self.programs),
         )  # fmt: skip
 
 
@@ -109,11 +111,12 @@ def _shown(entry: CacheEntry) -> list[int]:
     return sorted(found)
 
 
-def watched_joint(joint: Joint, name: str) -> Joint:
-    """A backward pass whose gradients are looked at."""
+def watched_joint(joint: Joint, name: str, programs: list[WatchedProgram]) -> Joint:
+    """A backward pass whose gradients are looked at; `programs`: where it is listed."""
     metas = joint.result_metas
     named = f"the backward pass of {name}"
     program = WatchedProgram(joint.runner, metas, named, range(len(metas)))
+    programs.append(program)
     make = joint.make_lean
 
     def lean(arrives: tuple[bool, ...], asked: tuple[bool, ...]) -> Joint | None:
@@ -123,7 +126,12 @@ def watched_joint(joint: Joint, name: str) -> Joint:
             with unwatched():
                 joint.made_lean[key] = make(arrives, asked)
         found = joint.made_lean[key]
-        return None if found is None else watched_joint(found, name)
+        if found is None:
+            return None
+        made = watched_joint(found, name, programs)
+        if program.is_checked:
+            programs[-1].begin()
+        return made
 
     return changed(
         joint, runner=program, launch=program.launch, watches=joint, made_lean={},
@@ -141,6 +149,8 @@ def of(entry: CacheEntry, fn: Any) -> WatchedEntry:
         with unwatched():
             found = entry.watched = WatchedEntry(entry, fn)
     _watched.entries[id(found)] = found
+    for program in found.programs:
+        program.begin()
     return found
 
 
@@ -153,7 +163,8 @@ def finish(look: bool) -> None:
             watched.program.finish()
     finally:
         for watched in found:
-            watched.program.forget()
+            for program in watched.programs:
+                program.forget()
 
 
 def call(compiled: Any, args: Any, kwargs: Any) -> Any:

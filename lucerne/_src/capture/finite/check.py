@@ -43,15 +43,22 @@ class FiniteCheck:
         ]
         found = [metas[k] for k in self.read]
         self._launch: Any = None
+        self.runner: Any = None
         if found and len({m.device for m in found}) == 1:
-            self._sum = new_tensor(make_meta(dt.float32, (), None, found[0].device))
-            held = bits(self._sum)  # (of memory that is not the host's: a copy)
-            self._value = held.item if held.flags.writeable else self._sum.item
+            self.number = new_tensor(make_meta(dt.float32, (), None, found[0].device))
+            held = bits(self.number)  # (of memory that is not the host's: a copy)
+            self._value = held.item if held.flags.writeable else self.number.item
             road = Road(backends.get(found[0].device.type))
-            self._launch = road.compiled(_graph(found, self._sum._meta)).launch
+            self.runner = road.compiled(_graph(found, self.number._meta))
+            self._launch = self.runner.launch
 
     def __call__(self, tensors: Sequence[Any]) -> bool:
         return self.are_finite(self.taken(tensors))
+
+    def is_run_by(self, runner: Any) -> bool:
+        """Let a program look by itself, as part of each of its runs. False: it can't."""
+        own = self.runner
+        return own is not None and bool(runner.begin_checks(own, self.number, self.read))
 
     def taken(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Those that are looked at."""
@@ -61,7 +68,7 @@ class FiniteCheck:
         """Of what `taken` gave."""
         if not given:
             return True
-        if self._launch is None or self._launch((self._sum,), given, ()) is None:
+        if self._launch is None or self._launch((self.number,), given, ()) is None:
             with dispatch.unseen():
                 return all(counts(t) == (0, 0) for t in given)
         return bool(self._value() == 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,10 @@ class CallJournal:
         """Of those that stay."""
         self._targets: list[Any] = []
         self._copies: list[Any] = []
-        self._versions: list[int] = []
+        self._storages: list[Any] = []
+        """Of what is written."""
+        self._writes = 0
+        """How often they have been written to."""
         self._bytes = self._copied = 0
         self._check: FiniteCheck | None = None
         self._was_finite = True
@@ -83,15 +87,15 @@ class CallJournal:
             if full or not same:
                 self._begin(first, second)
             return
-        versions = [t._storage.version for t in self._targets]
-        if full or not same or versions != self._versions:
+        writes = sum(map(_VERSION, self._storages))
+        if full or not same or writes != self._writes:
             self._begin(first, second)
-            versions = [t._storage.version for t in self._targets]
-        self._versions = [v + 1 for v in versions]  # (what the call makes of them)
+            writes = sum(map(_VERSION, self._storages))
+        self._writes = writes + len(self._storages)  # (with those of the call)
         if ids != self._second or self.count == 1:
             self._bytes += _bytes(second)
         self._second = ids
-        seen = [t._storage.version for t in second]
+        seen = _versions(second)
         drawn = mark() if self.draws else None
         self.calls.append(NotedCall(first, second, numbers, seen, given, drawn))
 
@@ -100,8 +104,9 @@ class CallJournal:
         written = frozenset(self.written)
         self._first, self._second, self.count, self.calls = first, list(map(id, second)), 1, []
         self._unwritten = [t for k, t in enumerate(first) if k not in written]
-        self._stayed = [t._storage.version for t in self._unwritten]
+        self._stayed = _versions(self._unwritten)
         self._targets = targets = [given[k] for k in self.written]
+        self._storages = [t._storage for t in targets]
         check = self._check_of(targets)
         if not self.keeps:
             with dispatch.unseen():
@@ -130,7 +135,7 @@ class CallJournal:
         self.count -= 1
         if self.keeps:
             self.calls.pop()
-            self._versions = []
+            self._writes = -1
 
     def is_finite(self) -> bool:
         """Whether all that is written is finite, or was not when it was copied either."""
@@ -152,6 +157,7 @@ class CallJournal:
 
     def forget(self) -> None:
         self._targets, self._first, self.calls, self.count = [], None, [], 0
+        self._storages = []
 
     # ---- when something is wrong ---------------------------------------------------------------
 
@@ -161,7 +167,9 @@ class CallJournal:
         what was written as it is now. None: it can't be told; nothing has changed."""
         if not self.keeps:
             return None
-        if [t._storage.version for t in self._unwritten] != self._stayed:
+        if _versions(self._unwritten) != self._stayed:
+            return None
+        if any(t._storage is not s for t, s in zip(self._targets, self._storages, strict=True)):
             return None
         written = {k - len(self._first) for k in self.written}
         for call in self.calls:
@@ -199,6 +207,14 @@ class CallJournal:
 
 def _bytes(tensors: Sequence[Any]) -> int:
     return sum(t._meta.span * t._meta.dtype.itemsize for t in tensors)
+
+
+_VERSION = attrgetter("version")
+"""Without a step of Python for each storage: it is asked of all of them in each call."""
+
+
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    return [t._storage.version for t in tensors]
 
 
 def _copies(tensors: Sequence[Any]) -> list[Any]:

@@ -1,8 +1,10 @@
 """Programs whose results are looked at: whether all their numbers are finite.
 
 Compiled code stays as it is and runs as it is. What it gives back is looked at after each run, by
-one small program more. Of a program that writes over its arguments, whose runs can be repeated
-(`journal`), results are looked at every few runs, what is written after 1, 2, 4, ... and every
+one small program more, which the first one runs from its own machine code where the backend can
+(`begin_checks`): then Python reads one number after the call, and looks itself if it has grown. Of
+a program that writes over its arguments, whose runs can be repeated (`journal`), results that
+Python must look at wait for a few runs; what is written is looked at after 1, 2, 4, ... and every
 `MOST_CALLS` runs, and both at the end.
 """
 
@@ -59,6 +61,15 @@ class WatchedProgram(Runner):
         """Results of the last few runs, where runs can be repeated."""
         small = sum(metas[k].numel for k in check.read) <= _SMALL
         self._most_waiting = _MOST_WAITING if small and keeps else 1
+        self.is_checked = False
+        """Whether the program looks at its results itself."""
+        self._alarms = 0
+        """That it had given when it was last asked."""
+
+    def begin(self) -> None:
+        """The watch begins."""
+        self.is_checked = self._check.is_run_by(self.inner)
+        self._alarms = self.inner.alarms
 
     def __call__(self, arguments: Any, numbers: Any, results: Any) -> None:
         call = (), tuple(arguments), tuple(numbers)
@@ -73,7 +84,9 @@ class WatchedProgram(Runner):
             journal.before(first, second, numbers, self.given)
         results = self._inner_launch(first, second, numbers)
         if results is not None:
-            self._look(first, second, numbers, results)
+            fine = self.is_checked and self.inner.alarms == self._alarms
+            if not (fine and journal is None):
+                self._look(first, second, numbers, results, fine)
         elif journal is not None:
             journal.drop_last()
         return results
@@ -88,10 +101,14 @@ class WatchedProgram(Runner):
 
     # ---- looking -------------------------------------------------------------------------------
 
-    def _look(self, first: Any, second: Any, numbers: Any, results: Any) -> None:
+    def _look(
+        self, first: Any, second: Any, numbers: Any, results: Any, fine: bool = False
+    ) -> None:
+        """`fine`: the results are known to be finite."""
         if not anomaly.enabled:  # (a backward pass, when the watch is over)
             return
-        journal, taken = self.journal, self._check.taken(results)
+        self._alarms = self.inner.alarms
+        journal, taken = self.journal, () if fine else self._check.taken(results)
         if journal is None:
             if self._check.are_finite(taken):
                 return
@@ -108,7 +125,7 @@ class WatchedProgram(Runner):
         self._runs += 1
         due = journal.count >= MOST_CALLS or self._runs.bit_count() == 1  # 1, 2, 4, 8, ...
         waiting = self._waiting
-        if waiting and (due or len(waiting) >= self._most_waiting):
+        if waiting and (due or self.is_checked or len(waiting) >= self._most_waiting):
             self._waiting = []
             if not all(map(self._check.are_finite, waiting)):
                 return False
@@ -126,6 +143,9 @@ class WatchedProgram(Runner):
     def forget(self) -> None:
         """The watch is over."""
         self.given, self._waiting, self._runs = None, [], 0
+        if self.is_checked:
+            self.is_checked = False
+            self.inner.end_checks()
         if self.journal is not None:
             self.journal.forget()
 

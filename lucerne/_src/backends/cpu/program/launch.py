@@ -6,6 +6,7 @@ It belongs to the module of the eager fast path, whose functions on tensors it u
 from __future__ import annotations
 
 from lucerne._src.backends.cpu.emit.builder import (
+    F32,
     F64,
     I1,
     I8,
@@ -47,6 +48,7 @@ def write_launch(m: Module) -> None:
     _write_results(m)
     _write_numbers(m)
     _write_segments(m)
+    _write_check(m)
     _write_launch(m)
 
 
@@ -296,6 +298,44 @@ def _write_segments(m: Module) -> None:
         f.ret(f.constant(0))
 
 
+def _write_check(m: Module) -> None:
+    """`program_check(state, check)`: run the program `check` on results of the call that has run,
+    and count an alarm if its number is not 0, or it could not be run."""
+    params = [("state", PTR), ("check", PTR)]
+    with m.function("program_check", params, VOID, internal=True) as f:
+        state, check = f.args
+        nbytes = word(f, check, S.SCRATCH)
+        with f.if_(f.compare("ne", word(f, check, S.BUSY), 0)):
+            _alarm(f, state)
+        scratch = f.call("lucerne_alloc", PTR, [nbytes])
+        with f.if_(is_null(f, scratch)):
+            _alarm(f, state)
+        number, chosen = word(f, state, S.CHECK_NUMBER), word(f, state, S.CHECK_RESULTS, PTR)
+        results = f.at(word(f, state, S.FOUND, PTR), word(f, state, S.ARGUMENTS), I64)
+        found = word(f, check, S.FOUND, PTR)
+        set_word(f, found, 0, number)
+        with f.loop(1, word(f, check, S.ARGUMENTS)) as loop:
+            place = word(f, results, word(f, chosen, loop.index - 1))
+            set_word(f, found, loop.index, place)
+        set_word(f, found, word(f, check, S.BUFFERS) - 1, scratch)
+        f.call("program_move", VOID, [check])
+        set_word(f, check, S.BUSY, f.constant(1))
+        failed = f.call("program_steps", I64, [check])
+        set_word(f, check, S.BUSY, f.constant(0))
+        f.call("lucerne_free", VOID, [scratch, nbytes])
+        with f.if_(f.compare("ne", failed, 0)):
+            f.call("PyErr_Clear", VOID, [])
+            _alarm(f, state)
+        value = f.load(F32, word(f, state, S.CHECK_NUMBER, PTR), align=4)
+        with f.if_(f.compare("ne", value, 0.0)):  # (nan as well)
+            _alarm(f, state)
+
+
+def _alarm(f: LLVMFunction, state: LLVMValue) -> None:
+    set_word(f, state, S.ALARMS, word(f, state, S.ALARMS) + 1)
+    f.ret()
+
+
 def _write_launch(m: Module) -> None:
     """`launch_program(state, first, second, numbers)`: a tuple of the results, or None when some
     argument is not as expected. The arguments are the items of both tuples."""
@@ -346,6 +386,9 @@ def _write_launch(m: Module) -> None:
             b.give(f.call("program_steps", I64, [state]))
         with b.else_():
             b.give(f.constant(-1))
+        check = word(f, state, S.CHECK, PTR)
+        with f.if_(not_null(f, check)), f.if_(f.compare("eq", b.results[0], 0)):
+            f.call("program_check", VOID, [state, check])
         set_word(f, state, S.BUSY, f.constant(0))
         f.call("lucerne_free", VOID, [scratch, nbytes])
         with f.if_(f.compare("ne", b.results[0], 0)):

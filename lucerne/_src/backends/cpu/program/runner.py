@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 from lucerne._src.backends.contract.backend import Executable, Runner, TensorState
 from lucerne._src.backends.contract.step_runner import over
@@ -130,6 +130,10 @@ class NativeRunner(Runner):
         vars(self).update(alike(program, None if poison else native))
         if poison:
             self._poison = itertools.cycle(_POISONS)
+        self._checks: dict[tuple[int, ...], tuple[Runner, TensorState, Any]] = {}
+        """By results: what looks at them. They stay: a call may be running one."""
+        self._checkers: list[tuple[int, ...]] = []
+        """Who wants that done now."""
 
     def forget(self) -> None:
         """In a forked child: the call that another thread was in the middle of."""
@@ -366,6 +370,35 @@ class NativeRunner(Runner):
     def _address(self, place: Place) -> int:
         """Where a place is in the call that runs now."""
         return int(self._tables["bases"][self._buffers.number(place)]) + place.offset
+
+    # ---- a look at the results ---------------------------------------------------------------
+
+    def begin_checks(self, check: Runner, number: TensorState, results: Sequence[int]) -> bool:
+        key = tuple(results)
+        if self._launch is None or not isinstance(check, NativeRunner) or self is check:
+            return False
+        with self._lock:
+            if any(other != key for other in self._checkers):
+                return False
+            kept, to, table = self._checks.setdefault(
+                key, (check, number, (ctypes.c_int64 * len(key))(*key))
+            )
+            self._checkers.append(key)
+            self._set(S.CHECK_NUMBER, address_of(to))
+            self._set(S.CHECK_RESULTS, ctypes.addressof(table))
+            self._set(S.CHECK, cast(NativeRunner, kept).address)
+        return True
+
+    def end_checks(self) -> None:
+        with self._lock:
+            self._checkers.pop()
+            if not self._checkers:
+                self._set(S.CHECK, 0)
+
+    @property
+    def alarms(self) -> int:  # type: ignore[override]
+        found: int = self._state[S.ALARMS]
+        return found
 
     # ---- kept weights ------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class SizedRunner(NativeRunner):
         vars(self).update(
             source.alike, _sizes=tuple(sizes), arguments=arguments, results=results,
             _more_blocks=[], _image=image, _base=base, address=base + source.state_at,
-            is_told=source.is_told, _entries=entries, _works=kept_works,
+            is_told=source.is_told, _entries=entries, _works=kept_works, _checks={}, _checkers=[],
         )  # fmt: skip
         work = sum(works) + source.work
         if source.late:

@@ -20,13 +20,15 @@ _MONOTONIC, _UPTIME_RAW = 1, 8
     STEPS, BUFFERS, BASES, FOUND, FIRST, PATCHES, STATUS, DETAIL, BUSY, SEGMENTS, SEGMENT_COUNT,
     SCRATCH, ARGUMENTS, ARGUMENT_TABLE, RESULTS, RESULT_TABLE, NUMBERS, NUMBER_COUNT, NUMBER_TABLE,
     WRITTEN, WRITTEN_TABLE, SPANS, GROUPS, WRITES, KEPT, KEPT_TABLE, HOST_STEP, FAILED, REPACK,
-    GIVEN, TIMES, STATE_WORDS,
-) = range(32)  # fmt: skip
+    GIVEN, TIMES, CHECK, CHECK_NUMBER, CHECK_RESULTS, ALARMS, STATE_WORDS,
+) = range(36)  # fmt: skip
 """SCRATCH: bytes. SPANS, GROUPS, WRITES: of each argument its bytes, the group of arguments it may
 share memory with (0: none), and 1 if it is written. BUSY: a call runs, perhaps without Python's
 lock. HOST_STEP, FAILED, REPACK: the Python functions called for steps without machine code, after a
 failure, to change a kept weight. GIVEN: the tuple of the call's numbers, while it runs. TIMES: 0,
-or where to write when each step begins and ends."""
+or where to write when each step begins and ends. CHECK: 0, or the state of a program that is run
+after each call: it writes the number at CHECK_NUMBER, and reads results, whose numbers are at
+CHECK_RESULTS. ALARMS: how often that was not 0."""
 
 STEP_WORDS = 2
 """Entry, block."""
