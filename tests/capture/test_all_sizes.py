@@ -211,6 +211,17 @@ def test_errors_have_the_sizes_of_the_call() -> None:
         assert str(ours.value) == str(theirs.value)
 
 
+def test_checks_have_the_sizes_of_the_call() -> None:
+    bag = torch.nn.EmbeddingBag(50, 8)
+    compiled = torch.compile(bag, fullgraph=True)
+    for n in (6, 9, 12, 15, 20):
+        compiled(torch.arange(n), torch.tensor([0, n]))
+        checks = compiled.forward.latest.captured.checks
+        with pytest.raises(RuntimeError) as theirs:
+            bag(torch.arange(n), torch.tensor([0, n + 1]))
+        assert any(str(theirs.value).startswith(str(error())) for _, error in checks)
+
+
 def test_weights_that_change_between_sizes() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(

@@ -461,6 +461,35 @@ def tied_weights() -> Any:
 
 
 @row
+def parametrised() -> Any:
+    """Its class was made, and it has hooks that no call runs."""
+    net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 6)), nn.Tanh())
+
+    def f(a: Any) -> Any:
+        torch.is_tensor(0)
+        return net(a)
+
+    out = compiled(f)(x())
+    out.sum().backward()
+    return [out.detach(), *(p.grad for p in net.parameters())]
+
+
+@row
+def a_gradient_that_is_there() -> Any:
+    net = nn.Linear(6, 6)
+
+    def f(a: Any) -> Any:
+        torch.is_tensor(0)
+        known = [p.grad is not None for p in net.parameters()]
+        return net(a) * (1 + sum(known))
+
+    step = compiled(f)
+    found = [step(x()).detach()]
+    net.weight.grad = torch.ones(6, 6)
+    return [*found, step(x()).detach()]
+
+
+@row
 def attention() -> Any:
     q, k, v = x(2, 3, 8, 4), x(2, 3, 8, 4), x(2, 3, 8, 4)
 

@@ -11,7 +11,7 @@ sizes, so mostly none is made.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -31,7 +31,14 @@ from lucerne._src.capture.trace.stand_ins import Tracing
 from lucerne._src.ir.graph import Graph
 from lucerne._src.ir.meta import Flips, TensorMeta, make_meta, with_flip
 from lucerne._src.ir.symbolic.expressions import symbol
-from lucerne._src.ir.symbolic.numbers import SizeGuards, SymInt, guarding, plain
+from lucerne._src.ir.symbolic.numbers import (
+    SizeGuards,
+    SymInt,
+    guarding,
+    is_symbolic,
+    plain,
+    values_at,
+)
 from lucerne._src.tensor.base import TensorBase
 from lucerne._src.transforms.generalize import (
     Instance,
@@ -295,6 +302,24 @@ def _beside(captured: Captured) -> tuple[Any, Any]:
     return formula_of(outcomes), [formula_of(x) for x in others]
 
 
+class ErrorAt:
+    """What a check raises, with the sizes of the call."""
+
+    def __init__(self, error: Callable[[], Exception], sizes: Mapping[str, int]) -> None:
+        self.error, self.sizes = error, sizes
+
+    def __call__(self) -> Exception:
+        with values_at(self.sizes):
+            return self.error()
+
+
+def checks_at(captured: Captured, sizes: Mapping[str, Any]) -> list[tuple[int, Any]]:
+    """The checks of a call at other sizes, if they are known."""
+    if is_symbolic(list(sizes.values())):
+        return captured.checks
+    return [(k, ErrorAt(error, sizes)) for k, error in captured.checks]
+
+
 def _moved(old: Captured, instance: Instance, places: list[Any], others: list[Any]) -> Captured:
     """A captured call with the values, metas and numbers of other sizes."""
     new = instance.values
@@ -327,4 +352,5 @@ def _moved(old: Captured, instance: Instance, places: list[Any], others: list[An
         leaves=[leaf(x) for x in old.leaves],
         effects=[GradientStore(e.owner, outcome(e.outcome)) for e in old.effects],
         gradients=[outcome(x) for x in old.gradients],
+        checks=checks_at(old, instance.sizes),
     )

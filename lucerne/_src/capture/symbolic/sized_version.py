@@ -20,7 +20,7 @@ from lucerne._src.base.unspecialized import Symbolic
 from lucerne._src.capture.aot.backward import Joint
 from lucerne._src.capture.aot.pruned_backward import Compile, PrunedBackward
 from lucerne._src.capture.cache.entry import CacheEntry, Guards
-from lucerne._src.capture.symbolic.shapes import all_outcomes, with_gradients
+from lucerne._src.capture.symbolic.shapes import all_outcomes, checks_at, with_gradients
 from lucerne._src.capture.trace.captured import Captured, CapturedResult, GradientStore
 from lucerne._src.ir.graph import Graph, Node, Value
 from lucerne._src.ir.meta import Flips, TensorMeta, is_sized
@@ -164,6 +164,8 @@ class SizedVersion:
         for k, meta in zip(self._sized_inputs, metas, strict=True):
             inputs[k] = Value(inputs[k].index, meta)
         made = changed(old, graph=SizedGraph(old.graph, inputs, sizes), leaves=leaves)
+        if old.checks:
+            made.checks = checks_at(old, sizes)
         if moved:
             made.gradients = [outcome(x) for x in old.gradients]
             if any(id(e.outcome) in moved for e in old.effects):

@@ -184,7 +184,7 @@ class CaptureWriter(ProgramWriter):
         return made
 
     def _fact(self, fact: Fact) -> Any:
-        """As the reader makes it; a gradient that is there ties a program to its process."""
+        """As the reader makes it."""
         told = [fact.kind, self.source(fact.source)]
         if fact.kind == IS and fact.other is not None:
             return [*told, self.source(fact.other), bool(fact.value)]
@@ -195,8 +195,8 @@ class CaptureWriter(ProgramWriter):
             return [*told, fact.value]
         if fact.kind == HAS and fact.value is MISSING:
             return [*told, fact.name]
-        if fact.kind == GRADIENT_IS and fact.value is None:
-            return told
+        if fact.kind == GRADIENT_IS:
+            return told if fact.value is None else [*told, self.meta(fact.value[0]), fact.value[1]]
         raise UnstorableError(f"it depends on this: {fact}")
 
     # ---- sources -------------------------------------------------------------------------------
@@ -393,7 +393,9 @@ class CaptureReader(Reader):
             return Fact(PLACE, of, None if more[0] is None else (int(more[0][0]), int(more[0][1])))
         if kind == HISTORY:
             return Fact(HISTORY, of, bool(more[0]))
-        return Fact(HAS, of, MISSING, name=more[0]) if kind == HAS else Fact(GRADIENT_IS, of, None)
+        if kind == HAS:
+            return Fact(HAS, of, MISSING, name=more[0])
+        return Fact(GRADIENT_IS, of, (self.metas[more[0]], bool(more[1])) if more else None)
 
     def set_attributes(self, data: Any) -> None:
         """What capturing would have set."""

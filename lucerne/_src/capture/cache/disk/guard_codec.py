@@ -109,8 +109,10 @@ class _Stores:
 
     def name(self, store: Any) -> list[Any]:
         if type(store) is ClassSource:
-            if is_known_home(store.kind.__module__) and store.after is None:
-                return ["library", store.kind.__module__, store.kind.__qualname__]
+            home, named = store.kind.__module__, store.kind.__qualname__
+            known = is_known_home(home) and class_named(home, named) is store.kind
+            if known and store.after is None:  # (else it was made: a parametrised layer's class)
+                return ["library", home, named]
             if results.types().get(store.kind.__name__) is store.kind and store.after is None:
                 return ["library", "results", store.kind.__name__]
             after = None if store.after is None else _number(store.after, self.world)

@@ -70,6 +70,13 @@ _CLASS_NOISE = frozenset(
 )  # fmt: skip
 _OPTIMIZER_NOISE = frozenset(("_ready", "_known_states"))
 """What our optimizers remember of eager steps: a captured one does not look at it."""
+_STATE_HOOKS = frozenset(
+    (
+        "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )
+)  # fmt: skip
+"""Hooks of a module that no call runs: like anything else that it holds."""
 _MODULE_NOISE = frozenset(("_backward_compile", "__annotations__"))
 
 
@@ -251,7 +258,7 @@ class CacheKey:
         for name, x in own.items():
             if name in _MODULE_NOISE:
                 continue
-            if name.endswith("hooks") and x:
+            if name.endswith("hooks") and x and name not in _STATE_HOOKS:
                 raise UnstorableError(f"{name_of(at)} has hooks ({name})")
             self._say(repr(name))
             if name in ("_parameters", "_buffers", "_modules"):
@@ -355,8 +362,11 @@ class CacheKey:
         for name in sorted(names & vars(m).keys()):
             value = vars(m)[name]
             if is_a(value, types.ModuleType):
+                before = len(self._text)
                 self._say(name)
                 self._names_in(value, names, (at, f".{name}"), depth + 1)
+                if is_standard(value.__name__) and len(self._text) == before + 2:
+                    del self._text[before:]  # (`torch.func` is loaded when somebody asks for it)
             elif not standard or _is_put_there(value):
                 self._say(name)
                 self.see(value, (at, f".{name}"))
@@ -390,6 +400,9 @@ class CacheKey:
                 if _is_put_there(x):  # another `forward` for a layer of ours
                     self._say(name)
                     self.see(x, (at, f".{name}"))
+            for base in c.__bases__:  # (of a class that the library has made of the user's)
+                if not is_standard(base.__module__):
+                    self.see(base, at)
             return
         for base in c.__mro__[1:]:
             self.see(base, at)
