@@ -15,8 +15,6 @@ import heapq
 import importlib
 import itertools
 
-import numpy as np
-
 RECIPES = []
 
 
@@ -684,22 +682,4 @@ def the_value_of_an_enum_is_set(torch, nn, F, C):
     def f(x):
         r.append(str((E.A.value, E.A.name))); return x * x.sum().item()
     for k in range(4): f(torch.ones(2)); E.A._value_ = k + 5.0; E.A._name_ = str(k)
-    return r
-
-
-_S, _T = np.ones(3), np.ones(2)
-
-
-@c
-def numpy_calls_functions_of_a_method(torch, nn, F, C):
-    r = []
-    class Layer(nn.Module):
-        def forward(self, x):
-            np.vectorize(lambda i: _S.__setitem__(i, _S[i] + 0.5))(np.arange(1)); return x * float(_S[0])
-    class Reader:
-        def by(self, x): return x * float(np.vectorize(lambda i: _T[i] * 2)(np.arange(2)).sum()) + float(np.frompyfunc(lambda i: _T[i], 1, 1)(0))
-    layer, reader = C(Layer()), Reader()
-    read = C(lambda x: reader.by(x))
-    for k in range(4):
-        _S[0] = _T[0] = k; r.append((layer(torch.ones(1)), read(torch.ones(1)), _S.tolist()))
     return r

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucerne as torch
@@ -637,3 +638,41 @@ def test_nothing_is_recorded_in_inference_mode() -> None:
             assert torch.is_grad_enabled()
             assert (w * 1).requires_grad
     assert (w * 1).requires_grad
+
+
+# ---- functions that native code calls -----------------------------------------------------------
+
+READ, WRITTEN = np.ones(2), np.ones(3)
+
+
+class Layer(nn.Module):
+    def forward(self, x: Any) -> Any:
+        np.vectorize(lambda i: WRITTEN.__setitem__(i, WRITTEN[i] + 0.5))(np.arange(1))
+        return x * float(WRITTEN[0])
+
+
+class Reader:
+    def by_vectorize(self, x: Any) -> Any:
+        return x * float(np.vectorize(lambda i: READ[i] * 2)(np.arange(2)).sum())
+
+    def by_ufunc(self, x: Any) -> Any:
+        return x * float(np.frompyfunc(lambda i: READ[i], 1, 1)(0))
+
+
+LAYER, READER = Layer(), Reader()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: LAYER(x), lambda x: READER.by_vectorize(x), lambda x: READER.by_ufunc(x)],
+    ids=["written", "vectorize", "frompyfunc"],
+)
+def test_arrays_of_the_module_behind_a_method(fn: Callable[..., Any]) -> None:
+    seen = []
+    for run in (fn, torch.compile(fn)):
+        found = []
+        for k in (1, 2, 2, 3):
+            READ[0] = WRITTEN[0] = k
+            found.append((run(torch.ones(1)).item(), WRITTEN.tolist()))
+        seen.append(found)
+    assert seen[0] == seen[1]
