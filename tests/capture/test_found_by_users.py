@@ -676,3 +676,22 @@ def test_arrays_of_the_module_behind_a_method(fn: Callable[..., Any]) -> None:
             found.append((run(torch.ones(1)).item(), WRITTEN.tolist()))
         seen.append(found)
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_step_of_an_optimizer_is_one_graph(kind: Any) -> None:
+    """(Its own code, with hooks and switches of the process, is not entered.)"""
+    seen = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(2, 1)
+        optimizer = kind(model.parameters(), 0.1)
+        step = torch.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
+        for k in range(5):
+            model(torch.ones(1, 2)).pow(2).sum().backward()
+            step()
+            if k == 1:
+                optimizer.param_groups[0]["lr"] = 0.5
+        seen.append(model.weight.tolist())
+        assert not compiled or not step.faults
+    assert seen[0] == seen[1]
