@@ -695,3 +695,32 @@ def test_a_step_of_an_optimizer_is_one_graph(kind: Any) -> None:
         seen.append(model.weight.tolist())
         assert not compiled or not step.faults
     assert seen[0] == seen[1]
+
+
+MOVED = torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        lambda g: g * MOVED.set_(MOVED + 0.5).sum(), lambda g: g * MOVED.resize_(1).sum(),
+        lambda g: g * MOVED.unsqueeze_(0).squeeze_(0).sum(),
+    ],
+    ids=["set_", "resize_", "unsqueeze_"],
+)  # fmt: skip
+def test_hooks_that_give_a_tensor_other_memory(hook: Callable[..., Any]) -> None:
+    """(It is reached by the backward pass alone.)"""
+
+    def fn(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hook)
+        return y * 3
+
+    seen = []
+    for run in (fn, torch.compile(fn)):
+        MOVED.set_(torch.ones(1))
+        for _ in range(3):
+            x = torch.ones(2, requires_grad=True)
+            run(x).sum().backward()
+            seen.append((x.grad.tolist(), MOVED.tolist()))
+    assert seen[:3] == seen[3:]
