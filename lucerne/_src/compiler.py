@@ -16,6 +16,7 @@ from lucerne._src.capture import mark_dynamic as mark_dynamic
 from lucerne._src.capture.ledger import Budget, Ledger
 from lucerne._src.capture.ledger import CompileBudgetError as CompileBudgetError
 from lucerne.nn.modules.module import Module
+from lucerne.optim.optimizer import Optimizer
 
 
 class OptimizedModule(Module):
@@ -74,7 +75,21 @@ def compile(model: Any = None, **options: Any) -> Any:
         options.update(chosen(options.get("backend"), options.get("options")))
     if isinstance(model, Module) and not options.get("disable"):
         return OptimizedModule(model, **options)
-    return capture.compile(model, **options)
+    return capture.compile(_called_whole(model), **options)
+
+
+def _called_whole(fn: Any) -> Any:
+    """`optimizer.step` is what a function calls it is: a call of ours that is captured as one, not
+    entered (with its hooks and what it asks of the process)."""
+    owner = getattr(fn, "__self__", None)
+    if not isinstance(owner, Optimizer) or not callable(fn):
+        return fn
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return call
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

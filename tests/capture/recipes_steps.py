@@ -9,6 +9,7 @@ is), and returns whatever it has to show. It runs on torch as well.
 import collections
 import contextlib
 import copy
+import enum
 import functools
 import heapq
 import importlib
@@ -670,4 +671,15 @@ def a_partial_is_an_argument(torch, nn, F, C):
             if k == 5: s.__setstate__((lambda: -1.0, (), {}, {}))
             r.append(g(torch.ones(2) + k, s))
         table[0] = 1.0
+    return r
+
+
+@c
+def the_value_of_an_enum_is_set(torch, nn, F, C):
+    class E(enum.Enum): A = 1.0
+    r = []
+    @C
+    def f(x):
+        r.append(str((E.A.value, E.A.name))); return x * x.sum().item()
+    for k in range(4): f(torch.ones(2)); E.A._value_ = k + 5.0; E.A._name_ = str(k)
     return r

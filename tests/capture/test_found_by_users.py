@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucerne as torch
@@ -637,3 +638,89 @@ def test_nothing_is_recorded_in_inference_mode() -> None:
             assert torch.is_grad_enabled()
             assert (w * 1).requires_grad
     assert (w * 1).requires_grad
+
+
+# ---- functions that native code calls -----------------------------------------------------------
+
+READ, WRITTEN = np.ones(2), np.ones(3)
+
+
+class Layer(nn.Module):
+    def forward(self, x: Any) -> Any:
+        np.vectorize(lambda i: WRITTEN.__setitem__(i, WRITTEN[i] + 0.5))(np.arange(1))
+        return x * float(WRITTEN[0])
+
+
+class Reader:
+    def by_vectorize(self, x: Any) -> Any:
+        return x * float(np.vectorize(lambda i: READ[i] * 2)(np.arange(2)).sum())
+
+    def by_ufunc(self, x: Any) -> Any:
+        return x * float(np.frompyfunc(lambda i: READ[i], 1, 1)(0))
+
+
+LAYER, READER = Layer(), Reader()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [lambda x: LAYER(x), lambda x: READER.by_vectorize(x), lambda x: READER.by_ufunc(x)],
+    ids=["written", "vectorize", "frompyfunc"],
+)
+def test_arrays_of_the_module_behind_a_method(fn: Callable[..., Any]) -> None:
+    seen = []
+    for run in (fn, torch.compile(fn)):
+        found = []
+        for k in (1, 2, 2, 3):
+            READ[0] = WRITTEN[0] = k
+            found.append((run(torch.ones(1)).item(), WRITTEN.tolist()))
+        seen.append(found)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+def test_a_step_of_an_optimizer_is_one_graph(kind: Any) -> None:
+    """(Its own code, with hooks and switches of the process, is not entered.)"""
+    seen = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(2, 1)
+        optimizer = kind(model.parameters(), 0.1)
+        step = torch.compile(optimizer.step, fullgraph=True) if compiled else optimizer.step
+        for k in range(5):
+            model(torch.ones(1, 2)).pow(2).sum().backward()
+            step()
+            if k == 1:
+                optimizer.param_groups[0]["lr"] = 0.5
+        seen.append(model.weight.tolist())
+        assert not compiled or not step.faults
+    assert seen[0] == seen[1]
+
+
+MOVED = torch.ones(1)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        lambda g: g * MOVED.set_(MOVED + 0.5).sum(), lambda g: g * MOVED.resize_(1).sum(),
+        lambda g: g * MOVED.unsqueeze_(0).squeeze_(0).sum(),
+    ],
+    ids=["set_", "resize_", "unsqueeze_"],
+)  # fmt: skip
+def test_hooks_that_give_a_tensor_other_memory(hook: Callable[..., Any]) -> None:
+    """(It is reached by the backward pass alone.)"""
+
+    def fn(x: Any) -> Any:
+        y = x * 2
+        y.register_hook(hook)
+        return y * 3
+
+    seen = []
+    for run in (fn, torch.compile(fn)):
+        MOVED.set_(torch.ones(1))
+        for _ in range(3):
+            x = torch.ones(2, requires_grad=True)
+            run(x).sum().backward()
+            seen.append((x.grad.tolist(), MOVED.tolist()))
+    assert seen[:3] == seen[3:]

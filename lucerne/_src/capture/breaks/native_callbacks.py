@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.source_location import OneLine, is_users
 from lucerne._src.base.raw import is_a, same_things
@@ -468,6 +470,8 @@ def is_open(x: Any, depth: int = 0) -> bool:
         return is_entered(x.__code__)
     if issubclass(kind, type):
         return kind is not type or _has_code(x)
+    if kind is np.ufunc:  # (NumPy's own are machine code; `frompyfunc` names those it makes so)
+        return str(x.__name__).endswith(" (vectorized)")
     return _has_code(kind) if kind not in _CLOSED else False
 
 
@@ -529,7 +533,7 @@ def _has_code(kind: type) -> bool:
     """Whether objects of a class may have native code call something of the user's."""
     home = own_home(str(kind.__module__)).partition(".")[0]
     if home in ("lucerne", "numpy"):
-        return False
+        return issubclass(kind, np.vectorize)
     if issubclass(kind, TensorBase):
         return handler_that_does_more(kind) is not None
     if home in sys.stdlib_module_names and not issubclass(kind, _CLOSED):

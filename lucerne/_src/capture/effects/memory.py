@@ -18,7 +18,7 @@ import numpy as np
 
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, owner_of, size_of
-from lucerne._src.capture.effects.objects import is_iterator, is_plain
+from lucerne._src.capture.effects.objects import content_of, is_iterator, is_plain
 from lucerne._src.tensor.base import TensorBase
 
 _CONTAINERS = (list, tuple, set, frozenset, deque)
@@ -39,12 +39,15 @@ class MemoryWrites:
         self.functions: list[types.FunctionType] = []
         """What native code may call, directly or by way of others."""
         seen: set[int] = set()
-        for x in _reached(given):
+        for x, place in _reached(given):
             if is_a(x, types.FunctionType):
                 self.functions.append(x)
                 continue
             owner = owner_of(x)
-            if id(owner) in seen or not is_a(owner, _BUFFERS) or is_new(owner):
+            if id(owner) in seen or not is_a(owner, _BUFFERS):
+                continue
+            # Of arrays the collector knows nothing: what lies in an old place is old.
+            if is_new(owner) and (place is None or is_new(place)):
                 continue
             seen.add(id(owner))
             if is_a(owner, bytearray) or size_of(owner) <= MOST_BYTES:
@@ -83,22 +86,27 @@ def _put_back(owner: Any, held: Any) -> None:
     owner.flags.writeable = writeable
 
 
-def _reached(given: Iterable[Any]) -> Iterator[Any]:
-    """Arrays, buffers and functions that native code might get at through what it is given."""
-    todo = [(x, 0) for x in given]
+def _reached(given: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Arrays, buffers and functions that native code might get at through what it is given, and
+    what each was found in (None: it is given itself)."""
+    todo: list[tuple[Any, Any, int]] = [(x, None, 0) for x in given]
     seen: set[int] = set()
     while todo and len(seen) < _MOST_OBJECTS:
-        x, depth = todo.pop()
+        x, place, depth = todo.pop()
         if is_plain(x) or id(x) in seen or is_a(x, (type, types.ModuleType, TensorBase)):
             continue
         seen.add(id(x))
         if is_a(x, _BUFFERS):
-            yield x
+            yield x, place
             continue
         if is_a(x, types.FunctionType):
-            yield x
-        if depth < _DEEPEST:
-            todo += [(part, depth + 1) for part in _inside(x)]
+            yield x, place
+        if depth >= _DEEPEST:
+            continue
+        if is_a(x, types.FunctionType):
+            todo += [(part, at, depth + 1) for part, at in _of_function(x)]
+        else:
+            todo += [(part, x, depth + 1) for part in _inside(x)]
 
 
 def _inside(x: Any) -> list[Any]:
@@ -110,8 +118,6 @@ def _inside(x: Any) -> list[Any]:
         return [x.__self__, getattr(x, "__func__", None)]
     elif is_a(x, functools.partial):
         return [x.func, *x.args, *x.keywords.values()]
-    elif is_a(x, types.FunctionType):
-        return list(_of_function(x))
     elif is_iterator(x):
         return gc.get_referents(x)
     else:
@@ -123,13 +129,12 @@ def _inside(x: Any) -> list[Any]:
 _BOUND = (types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType)
 
 
-def _of_function(fn: types.FunctionType) -> Iterator[Any]:
-    """What a function finds: in its cells, defaults, and globals that it names."""
+def _of_function(fn: types.FunctionType) -> Iterator[tuple[Any, Any]]:
+    """What a function finds, and where: in its cells, defaults, and globals that it names."""
     for cell in fn.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:
-            continue
-    yield from fn.__defaults__ or ()
+        for content in content_of(cell):
+            yield content, cell
+    for default in fn.__defaults__ or ():
+        yield default, fn
     for name in fn.__code__.co_names:
-        yield fn.__globals__.get(name)
+        yield fn.__globals__.get(name), fn.__globals__

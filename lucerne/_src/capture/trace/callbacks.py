@@ -132,6 +132,13 @@ def _is_library(fn: Any) -> bool:
 # ---- a backward pass that is called from outside ------------------------------------------------
 
 
+_MOVES = frozenset(
+    ("set_", "resize_", "resize_as_", "as_strided_", "t_", "transpose_", "squeeze_", "unsqueeze_")
+)
+"""Methods that give a tensor another shape or other memory: it may be one that the trace of the
+function has not come to, and that nobody would put back."""
+
+
 class ApartError(BreakError):
     """A backward pass comes to user code that a graph can't hold. Another trace, which knows that,
     ends its graph where that code is handed to the library."""
@@ -236,6 +243,9 @@ class BackwardCode(Plain):
             return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         if not is_ours(fn) and reasons.is_foreign(fn):
             return stop_for(reasons.made(reasons.kind_of_call(fn), None, reasons.name_of(fn)))
+        owner = getattr(fn, "__self__", None)
+        if is_a(owner, TensorBase) and fn.__name__ in _MOVES and not self._is_new(owner):
+            return stop_for(reasons.made("write", None, reasons.name_of(fn)))
         owner = native_owner(fn)
         if is_a(owner, _MUTABLE) and not self._is_new(owner):
             return stop_for(reasons.made("changing value", None, reasons.name_of(fn)))

@@ -7,6 +7,7 @@ and what a graph can't hold stops the machine before it happens, with a `Break` 
 from __future__ import annotations
 
 import builtins
+import enum
 import functools
 import gc
 import types
@@ -543,6 +544,8 @@ class PartialGraphTracer(Plain):
         self.facts.of_object(container, key)
         if found_natively(container, key):
             self.reads.all_of(container)
+        if is_a(container, enum.Enum) and key in ("value", "name"):
+            key = f"_{key}_"  # (what Python's own property reads)
         if self.reads.is_rooted(container) and not is_fixed(container):
             self.reads.attribute(container, key)
             return value
