@@ -5,8 +5,9 @@ python -m benchmarks depth --depths 1 96         other depths
 python -m benchmarks depth --kind forward        without a backward pass
 python -m benchmarks depth --kind outside        backward and optimizer outside of the function
 
-Each depth runs in a process of its own that finds the kernels on disk, but no program. Blocks are
-those of a GPT of width 64. "a block" is what each block costs above the depth before.
+Each depth runs in a process of its own that finds the kernels on disk (and the bytecode of our
+modules, as an installed package does, whatever PYTHONDONTWRITEBYTECODE says), but no program.
+Blocks are those of a GPT of width 64. "a block" is what each block costs above the depth before.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ def _in_a_process(kind: str, blocks: int, cache: Path) -> dict[str, float]:
     shutil.rmtree(cache / "programs", ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.depth", "--one", str(blocks), "--kind", kind]
     settings = {**os.environ, "LUCERNE_CACHE_DIR": str(cache), "LUCERNE_PROGRAM_CACHE": "1"}
+    settings.pop("PYTHONDONTWRITEBYTECODE", None)
+    settings["PYTHONPYCACHEPREFIX"] = str(cache / "bytecode")
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -11,7 +11,7 @@ import pytest
 
 import lucerne as torch
 import lucerne.nn.functional as F
-from lucerne._src.capture.trace.repeats import Repeats
+from lucerne._src.capture.repeats.modules import Repeats
 from lucerne._src.tensor.subclasses import torch_function
 
 nn = torch.nn

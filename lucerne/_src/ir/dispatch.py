@@ -120,8 +120,10 @@ class Interpreter:
     """Call level: whether all it wants to know is which values are not finite. Programs that look
     at that themselves run as they are."""
     quick: Any = None
-    """Kernel level: `quick(op, args, out)`, asked before anything else about calls. It does all of
-    a call, recording included, or says NotImplemented."""
+    """Kernel level: `quick(op, args)`, asked before anything else about calls without `out`. It
+    does all of a call, recording included, or says NotImplemented."""
+    logs: Any = None
+    """Kernel level: `logs(op, args, out)` makes every call itself, to keep what was called."""
     captures = False
     """Kernel level: whether a function is captured by it."""
     is_transform = False

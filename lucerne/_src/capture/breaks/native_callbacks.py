@@ -190,7 +190,7 @@ class NativeCallbacks:
         """A call of ours (with its arguments) of which it was found right now that it comes to no
         function of the user's."""
         self.told: Any = None
-        """Who is told what native calls give (`trace.repeats`); None: nobody."""
+        """Who is told what native calls give (`repeats.modules`); None: nobody."""
         self.called: str | None = None
         """A function of the user's that native code has called; None: it has not."""
 

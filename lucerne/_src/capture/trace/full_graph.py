@@ -68,6 +68,8 @@ from lucerne._src.capture.guards.reachable import ReachableState
 from lucerne._src.capture.guards.read_log import Arguments, ReadLog
 from lucerne._src.capture.guards.tensor_reads import TensorReads
 from lucerne._src.capture.process_state import ProcessState
+from lucerne._src.capture.repeats.modules import Repeats
+from lucerne._src.capture.repeats.told import EACH_TIME
 from lucerne._src.capture.symbolic.counters import GIVEN, CounterSource, at_of, written
 from lucerne._src.capture.symbolic.native_scalars import before_operator
 from lucerne._src.capture.trace.callbacks import (
@@ -78,8 +80,6 @@ from lucerne._src.capture.trace.callbacks import (
 )
 from lucerne._src.capture.trace.fake import CaptureError, is_fake
 from lucerne._src.capture.trace.pytree import LEAF, KeptContainer, flatten, keeping
-from lucerne._src.capture.trace.repeats import Repeats
-from lucerne._src.capture.trace.told import EACH_TIME
 from lucerne._src.tensor.base import TensorBase
 
 

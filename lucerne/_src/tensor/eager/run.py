@@ -76,9 +76,11 @@ def _run_watched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
 def _run_unwatched(op: Op, args: tuple[Any, ...], out: Any) -> Any:
     stack = _state.kernel_level
     if stack and _state.cast is None and not _state.inference:
-        quick = stack[-1].quick
-        if quick is not None and not conjugate.concern(op, args):
-            result = quick(op, args, out)
+        quick, logs = stack[-1].quick, stack[-1].logs
+        if logs is not None and not conjugate.concern(op, args):
+            return logs(op, args, out)
+        if quick is not None and out is None and not conjugate.concern(op, args):
+            result = quick(op, args)
             if result is not NotImplemented:
                 return result
     if not is_plain_call(op, args) or torch_function.is_override(out):

@@ -30,6 +30,7 @@ from lucerne._src.base import layout as lo
 from lucerne._src.base.device import device
 from lucerne._src.base.homes import own_home
 from lucerne._src.base.process.lazy_imports import is_lazy
+from lucerne._src.base.process.structure_version import CountsChanges
 from lucerne._src.base.raw import is_a, own_dict
 from lucerne._src.base.shape import Size
 from lucerne._src.capture.cache.disk.code_digests import facts_of, is_impure, is_standard
@@ -264,8 +265,18 @@ class CacheKey:
             if name in ("_parameters", "_buffers", "_modules"):
                 self.members[id(x)] = self._numbers[id(m)], name
                 self._fields(x.items(), at)
-            else:
+            elif x or not is_a(x, CountsChanges) or not self._same_table(x):
                 self.see(x, (at, f".{name}"))
+
+    def _same_table(self, x: Any) -> bool:
+        """An empty table of a kind that was seen is written down at once: a module has ten."""
+        kind = self._numbers.get(id(type(x)))
+        if kind is None or id(x) in self._numbers or id(x) in self._instead:
+            return False
+        self._numbers[id(x)] = len(self.things)
+        self.things.append(x)
+        self._text += (f"{type(x).__name__} of 0", f"#{kind}")
+        return True
 
     def _object(self, x: Any, at: Path) -> None:
         kind = type(x)

@@ -29,17 +29,17 @@ from lucerne._src.base.process.source_location import (
 from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import Guarding, uses_noted
 from lucerne._src.capture.process_state import ProcessState
-from lucerne._src.capture.trace.likeness import Likeness, given_alike
-from lucerne._src.capture.trace.told import (
+from lucerne._src.capture.repeats.likeness import Likeness, given_alike
+from lucerne._src.capture.repeats.told import (
     AGAIN,
     ATTRIBUTES,
     GIVEN,
     MADE,
     OWN,
-    Event,
     NotRepeatedError,
     Part,
     Telling,
+    ToldEvent,
     does_no_more,
     is_layer,
 )
@@ -73,7 +73,7 @@ class Repetition(NamedTuple):
     """What a module did, by the parts of what takes part in it."""
 
     calls: list[_Called]
-    events: list[Event]
+    events: list[ToldEvent]
     result: Any
     process: ProcessState
 
@@ -193,17 +193,17 @@ class Repeats:
     def _watch(self, on: bool) -> None:
         noted = self.hooks.noted
         noted.told = noted.facts.told = noted.looked.told = self.tell if on else None
-        self.recorder.quick = self._run if on else None
+        self.recorder.logs = self._run if on else None
 
     def _run(self, op: Op, args: tuple[Any, ...], out: Any) -> Any:
         """An op as the module calls it."""
         recorder = self.recorder
         place, at = user_place(), len(recorder.graph.nodes)
-        recorder.quick = None
+        recorder.logs = None
         try:
             result = dispatch.entry.run(op, args, out)
         finally:
-            recorder.quick = self._run
+            recorder.logs = self._run
         if len(self.calls) > _MOST or not (out is None or type(out) is InPlace):
             self.refused += 1
         else:

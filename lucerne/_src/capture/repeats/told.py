@@ -40,7 +40,7 @@ class NotRepeatedError(Exception):
     """Something can't be told by parts."""
 
 
-class Event(NamedTuple):
+class ToldEvent(NamedTuple):
     """Something to note of `part`."""
 
     kind: str
@@ -49,11 +49,11 @@ class Event(NamedTuple):
     name: str = ""
 
 
-def _of_place(note: Callable[..., None], store: Any, event: Event) -> None:
+def _of_place(note: Callable[..., None], store: Any, event: ToldEvent) -> None:
     note(store, event.key, Source(store, event.key, None).now(), event.name)
 
 
-AGAIN: dict[str, Callable[[Any, Any, Event], None]] = {
+AGAIN: dict[str, Callable[[Any, Any, ToldEvent], None]] = {
     "place": lambda log, x, event: _of_place(log.note, x, event),
     "fact": lambda log, x, event: _of_place(log.facts.note, x, event),
     "module": lambda log, x, event: log.note_module(x, event.key),
@@ -70,14 +70,14 @@ class Telling:
 
     def __init__(self, at: At, is_new: Callable[[Any], bool]) -> None:
         self.at, self.is_new = at, is_new
-        self.found: dict[Any, Event] = {}
+        self.found: dict[Any, ToldEvent] = {}
 
     def tell(self, kind: str, *event: Any) -> None:
         getattr(self, f"_{kind}")(*event)
 
     def _add(self, kind: str, x: Any, key: Any = None, name: str = "") -> None:
         part = self.at[id(x)]
-        self.found.setdefault((kind, part, key), Event(kind, part, key, name))
+        self.found.setdefault((kind, part, key), ToldEvent(kind, part, key, name))
 
     def _is_own(self, x: Any) -> bool:
         """Whether it is a part, or a method of one."""
@@ -197,7 +197,7 @@ def does_no_more(fn: Any, kwargs: Any) -> bool:
     to repeat but the ops. (A module of ours is one: it is called with what it holds.)
 
     >>> import math, time
-    >>> from lucerne._src.capture.trace.told import does_no_more
+    >>> from lucerne._src.capture.repeats.told import does_no_more
     >>> [does_no_more(f, {}) for f in (math.sqrt, len, time.time, print, {}.get, [].append)]
     [True, True, False, False, True, False]
     """
