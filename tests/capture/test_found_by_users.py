@@ -724,3 +724,20 @@ def test_hooks_that_give_a_tensor_other_memory(hook: Callable[..., Any]) -> None
             run(x).sum().backward()
             seen.append((x.grad.tolist(), MOVED.tolist()))
     assert seen[:3] == seen[3:]
+
+
+class Holder:
+    """What looks like an optimizer, and is none."""
+
+    def __init__(self) -> None:
+        self.param_groups = [{"params": [torch.ones(2)]}]
+        self.state: dict[str, Any] = {}
+        self.own_hooks = 3
+
+
+def test_what_only_looks_like_an_optimizer() -> None:
+    holder = Holder()
+    fn = torch.compile(lambda x: x * holder.param_groups[0]["params"][0], fullgraph=True)
+    assert fn(torch.ones(2)).tolist() == [1, 1]
+    holder.param_groups[0]["params"][0] = torch.full((2,), 5.0)
+    assert fn(torch.ones(2)).tolist() == [5, 5]

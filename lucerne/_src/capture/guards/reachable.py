@@ -364,7 +364,8 @@ class ReachableState:
         for o in self.optimizers.values():
             groups = tuple(tuple(map(id, g["params"])) for g in o.param_groups)
             tables = [x for key, x in own_dict(o).items() if key.endswith("_hooks")]
-            hooks = [h for table in (*tables, *o._hooks_of_all) for h in table.values()]
+            tables += getattr(o, "_hooks_of_all", ())  # (what only looks like one has none)
+            hooks = [h for table in tables if is_a(table, dict) for h in table.values()]
             alive += hooks
             found.append(("optimizer", id(o.state), groups, *map(id, hooks)))
         found.append(("hooks", *map(_hooks, self.tensors.values())))
