@@ -327,6 +327,8 @@ def test_gate() -> None:
     rare = gaps.Gap("add", "M1", "why", samples="full")
     assert gaps.judge(tallies, [known, rare], capped=True) == []
     assert len(gaps.judge(tallies, [known, rare], capped=False)) == 1
+    elsewhere = gaps.Gap("add", "M1", "why", samples="machine")
+    assert all(gaps.judge(tallies, [known, elsewhere], capped=c) == [] for c in (True, False))
 
 
 def test_gaps_need_reasons(tmp_path: Path) -> None:
