@@ -172,7 +172,7 @@ def test_requests_that_come_together_run_together(folder: Path) -> None:
         assert _calls(text, 'lucerne_batch_rows_count{model="scaled"}') <= 8
         assert _calls(text, 'lucerne_batch_rows_sum{model="scaled"}') == 39
         assert _calls(text, 'lucerne_requests_total{model="scaled",code="200"}') == 20
-        assert (await ask(app, "GET", "/metrics")).body.decode().count("# TYPE") == 6
+        assert (await ask(app, "GET", "/metrics")).body.decode().count("# TYPE") == 7
 
     served(folder, talk, ServeLimits(most_rows=8, wait=0.5))
 

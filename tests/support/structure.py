@@ -55,7 +55,9 @@ HIDDEN_IMPORT_FILES = (
     "utils/__init__.py",
 )
 ENVIRONMENT_FILES = ("_src/base/config.py",)
-OPTIONAL_DEPENDENCIES = {"jax", "jaxlib", "onnx", "onnxruntime", "scipy", "tvm_ffi", "uvicorn"}
+OPTIONAL_DEPENDENCIES = {
+    "jax", "jaxlib", "jinja2", "onnx", "onnxruntime", "scipy", "tokenizers", "tvm_ffi", "uvicorn",
+}  # fmt: skip
 
 COMPUTED = "<computed>"  # target of an import whose name is known only at run time
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lucerne._src.base import defaults
 from lucerne._src.base.changed import changed
@@ -19,7 +19,6 @@ from lucerne._src.base.raw import is_a
 from lucerne._src.base.unspecialized import GivenFloat
 from lucerne._src.base.unspecialized_ints import GivenInt
 from lucerne._src.capture.aot.backward import RepeatedCall, attach, used_up, with_tangents
-from lucerne._src.capture.breaks.reasons import Break
 from lucerne._src.capture.cache.launch import are_apart
 from lucerne._src.capture.effects.arrays import ARRAYS, MOST_BYTES, contents, size_of
 from lucerne._src.capture.guards import codegen
@@ -52,6 +51,10 @@ from lucerne._src.tensor.random.api import mark, take_back
 from lucerne._src.transforms.rewrite import producers
 
 _state = dispatch.state
+
+
+if TYPE_CHECKING:  # (a call that finds its version loads no tracer)
+    from lucerne._src.capture.breaks.reasons import Break
 
 
 def circumstances() -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lucerne._src.backends.contract.placement import MeshShape
 from lucerne._src.backends.contract.planned import Chip, Collective, PlannedProgram
+from lucerne._src.ir import op as op_
 
 MOVES = ("all-to-all", "collective-permute")
 """What brings a tensor from one placement to another, and would not be needed if it lay right."""
@@ -161,23 +162,28 @@ def fixes(costs: StepCosts) -> list[str]:
 
 
 _PARTS = (
-    "split_with_sizes", "slice_dim", "strided_view", "select_at", "unbind", "narrow", "chunk",
-)  # fmt: skip
-_SHAPES = ("view_shape", "reshape", "flatten", "unflatten", "expand_shape")
-_LOOKUPS = ("index", "index_put", "gather", "scatter", "embedding", "one_hot")
-_JOINS = ("cat", "stack", "pad", "constant_pad_nd", "flip_view", "roll", "unfold")
-_ALONG = ("sort", "topk", "cumsum", "cumprod", "scan", "argmax", "argmin", "logcumsumexp")
-_ADVICE = (
-    (_PARTS, "shard the heads: what it takes apart is cut across its parts. Give each part a "
-     "weight of its own (queries, keys and values), or cut along another dimension"),
-    (_SHAPES, "it splits or joins the dimension that is cut, and the mesh does not divide the "
-     "pieces: cut by a number that does (of heads), or along another dimension"),
-    (_LOOKUPS, "it looks rows up that are cut: cut the table along its features "
-     "(ColwiseParallel), or leave it whole"),
-    (_JOINS, "it joins or moves along the dimension that is cut: cut along another one"),
-    (_ALONG, "it goes along the dimension that is cut: redistribute its operand to another one "
-     "before this line"),
-)  # fmt: skip
+    "shard the heads: what it takes apart is cut across its parts. Give each part a weight of its "
+    "own (queries, keys and values), or cut along another dimension"
+)
+_SHAPES = (
+    "it splits or joins the dimension that is cut, and the mesh does not divide the pieces: cut by "
+    "a number that does (of heads), or along another dimension"
+)
+_LOOKUPS = (
+    "it looks rows up that are cut: cut the table along its features (ColwiseParallel), or leave "
+    "it whole"
+)
+_JOINS = "it joins or moves along the dimension that is cut: cut along another one"
+_ALONG = (
+    "it goes along the dimension that is cut: redistribute its operand to another one before this "
+    "line"
+)
+_ADVICE = {
+    "view.splitting": _PARTS, "view.slicing": _PARTS, "view": _SHAPES, "index.sorting": _ALONG,
+    "index": _LOOKUPS, "nn.embedding": _LOOKUPS, "copy": _JOINS, "spatial.padding": _JOINS,
+    "reduce": _ALONG,
+}  # fmt: skip
+"""By the room of an op: the first that fits."""
 _ELSE = (
     "its operands lie in different ways: redistribute one before this line, or name the placement "
     "in the style (input_layouts, output_layouts)"
@@ -213,7 +219,10 @@ class Reshard:
     @property
     def fix(self) -> str:
         """What would make them unnecessary."""
-        text = next((text for ops, text in _ADVICE if self.op in ops), _ELSE)
+        entry = op_.table().get(self.op)
+        room = "" if entry is None else (entry.body or entry.meta).__module__.partition(".ops.")[2]
+        fits = (text for where, text in _ADVICE.items() if f"{room}.".startswith(f"{where}."))
+        text = next(fits, _ELSE)
         return f"{self.op} {text.removeprefix('it ')}" if text.startswith("it ") else text
 
 

@@ -265,7 +265,7 @@ class CacheKey:
             if name in ("_parameters", "_buffers", "_modules"):
                 self.members[id(x)] = self._numbers[id(m)], name
                 self._fields(x.items(), at)
-            elif x or not is_a(x, CountsChanges) or not self._same_table(x):
+            elif not is_a(x, CountsChanges) or x or not self._same_table(x):
                 self.see(x, (at, f".{name}"))
 
     def _same_table(self, x: Any) -> bool:
