@@ -220,7 +220,7 @@ class Reshard:
     def fix(self) -> str:
         """What would make them unnecessary."""
         entry = op_.table().get(self.op)
-        room = "" if entry is None else (entry.body or entry.meta).__module__.partition(".ops.")[2]
+        room = "" if entry is None else entry.body.__module__.partition(".ops.")[2]
         fits = (text for where, text in _ADVICE.items() if f"{room}.".startswith(f"{where}."))
         text = next(fits, _ELSE)
         return f"{self.op} {text.removeprefix('it ')}" if text.startswith("it ") else text
