@@ -72,10 +72,10 @@ def load_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
             "texts of this file need the package tokenizers: pip install 'lucerne[serve]'"
         ) from None
     made = makers[kind](package, facts, pieces)
-    special = [p for p, k in zip(pieces, facts.kinds(len(pieces)), strict=True) if k == _CONTROL]
-    own = [p for p, k in zip(pieces, facts.kinds(len(pieces)), strict=True) if k == _USERS]
-    made.add_special_tokens([package.AddedToken(p, normalized=False) for p in special])
-    made.add_tokens([package.AddedToken(p, normalized=False) for p in own])
+    kinds = facts.kinds(len(pieces))
+    for number, add in ((_CONTROL, made.add_special_tokens), (_USERS, made.add_tokens)):
+        own = [p for p, k in zip(pieces, kinds, strict=True) if k == number]
+        add([package.AddedToken(p, normalized=False) for p in own])
     begin, end = (facts.token(name, len(pieces)) for name in ("bos", "eos"))
     begins = facts.flag("add_bos_token", kind == "llama") and begin is not None
     found = (end, facts.token("eot", len(pieces)), facts.token("eom", len(pieces)))

@@ -211,23 +211,7 @@ class App:
         request = read_request(body, x.headers.get(LENGTH_HEADER))
         model = self.repository.find(name, version)  # another version may have come meanwhile
         arrays = model.program.checked(request.inputs)
-        found = await self._result(x, model.queue.put(arrays))
+        found = await x.unless_gone(model.queue.put(arrays), self.limits.seconds)
         outputs = [(p.name, a) for p, a in zip(model.program.outputs, found, strict=True)]
         answer, headers = written(model.name, model.version, request, outputs)
         await x.answer(200, answer, headers=headers)
-
-    async def _result(self, x: Exchange, work: asyncio.Future[Any]) -> Any:
-        """What the queue gives, unless the client leaves or time is up before."""
-        gone = asyncio.ensure_future(x.gone())
-        try:
-            await asyncio.wait(
-                (work, gone), timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            if work.done():
-                return work.result()
-            if gone.done():
-                raise ClientGoneError
-            raise HTTPError(504, f"no result within {self.limits.seconds} seconds")
-        finally:
-            work.cancel()
-            gone.cancel()

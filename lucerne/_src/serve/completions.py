@@ -12,12 +12,12 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lucerne._src.generate.sampling import Sampling
 from lucerne._src.generate.text import TextStream, Vocabulary
-from lucerne._src.serve.http import ClientGoneError, Exchange, HTTPError
+from lucerne._src.serve.http import Exchange, HTTPError, parsed
 from lucerne._src.serve.language_models import LanguageModel, RunningText
 
 MOST_CHOICES = 16
@@ -56,10 +56,7 @@ class _Fields:
     """The fields of a request, each taken once."""
 
     def __init__(self, body: bytes) -> None:
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
-            raise HTTPError(400, "the body is not JSON") from None
+        found = parsed(body)
         if not isinstance(found, dict):
             raise HTTPError(400, "the body is no object")
         self.left: dict[str, Any] = found
@@ -216,8 +213,7 @@ class CompletionWriter:
         asked = self.asked
         for prompt in asked.prompts:
             for choice in range(asked.choices):
-                s = asked.sampling
-                own = Sampling(s.temperature, s.top_k, s.top_p, s.seed + choice)
+                own = replace(asked.sampling, seed=asked.sampling.seed + choice)
                 self.running.append(asked.model.put(prompt, asked.most, own))
         work = [asyncio.ensure_future(self._one(n, each, told))
                 for n, each in enumerate(self.running)]  # fmt: skip
@@ -285,15 +281,9 @@ async def answer(x: Exchange, asked: Asked, seconds: float) -> None:
     """Write what was asked for, and stop if the client leaves."""
     writer = CompletionWriter(asked, seconds)
     work = asyncio.ensure_future((_stream if asked.stream else _whole)(x, writer))
-    gone = asyncio.ensure_future(x.gone())
     try:
-        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise ClientGoneError
-        work.result()
+        await x.unless_gone(work)
     finally:
-        work.cancel()
-        gone.cancel()
         writer.cancel()
 
 

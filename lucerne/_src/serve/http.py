@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -21,6 +22,14 @@ class HTTPError(Exception):
 
 class ClientGoneError(Exception):
     """Nobody waits for the answer any more."""
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON of a body."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPError(400, "the body is not JSON") from None
 
 
 class Exchange:
@@ -58,6 +67,20 @@ class Exchange:
         """Ends when the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             continue
+
+    async def unless_gone(self, work: asyncio.Future[Any], seconds: float | None = None) -> Any:
+        """What some work gives, unless the client leaves or time is up before: then it ends."""
+        gone = asyncio.ensure_future(self.gone())
+        try:
+            await asyncio.wait((work, gone), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                return work.result()
+            if gone.done():
+                raise ClientGoneError
+            raise HTTPError(504, f"no result within {seconds} seconds")
+        finally:
+            work.cancel()
+            gone.cancel()
 
     async def answer(
         self, status: int, body: bytes, kind: str = JSON, headers: Mapping[str, str] | None = None

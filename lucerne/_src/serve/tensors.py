@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lucerne._src.serve.http import HTTPError
+from lucerne._src.serve.http import HTTPError, parsed
 
 Array = np.ndarray[Any, Any]
 KINDS: dict[str, Any] = {
@@ -42,10 +42,7 @@ def read_request(body: bytes, head_length: str | None) -> InferRequest:
         if not head_length.isdigit() or int(head_length) > len(body):
             raise HTTPError(400, f"{LENGTH_HEADER}: {head_length[:20]!r} is no length in this body")
         at = int(head_length)
-    try:
-        head = json.loads(body[:at])
-    except (ValueError, RecursionError):
-        raise HTTPError(400, "the body is not JSON") from None
+    head = parsed(body[:at])
     if not isinstance(head, dict) or not isinstance(head.get("inputs"), list):
         raise HTTPError(400, 'expected an object with "inputs", a list of tensors')
     inputs: dict[str, Array] = {}

@@ -41,6 +41,8 @@ class RowLanes:
         return rounded_to(self.machine, self.known[e], e.dtype)
 
     def _raw(self, e: FusedExpr) -> Num:
+        if e in self.frame.still:
+            return self.machine.splat(self.frame.still[e])
         if isinstance(e, (Fold, Load)):
             return self._lanes([unit.row(e, 0) for unit in self.units])
         if isinstance(e, FusedNumber):
